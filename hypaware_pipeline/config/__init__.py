@@ -1,0 +1,1 @@
+"""HypAware v2 JSON to typed config."""

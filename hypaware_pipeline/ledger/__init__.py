@@ -1,0 +1,1 @@
+"""The database of receipts, the first day and sink starts."""

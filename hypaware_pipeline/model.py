@@ -1,0 +1,248 @@
+"""The vocabulary as small frozen values. Knows nobody.
+
+Why distinct types for days, names and sequence numbers: all of them are strings or integers, and each has been mistaken for
+another in programs like this one. A type checker then finds the mistake.
+
+Why a day is text: `YYYY-MM-DD` is at once the Dagster partition key, the directory name and the sort order.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NewType, Self
+
+Day = NewType("Day", str)
+"""A UTC calendar date `YYYY-MM-DD`, or `UNDATED`."""
+
+UNDATED = Day("undated")
+"""The day of rows without a usable primary timestamp. A day of its own everywhere but in Dagster."""
+
+DatasetName = NewType("DatasetName", str)
+SourceName = NewType("SourceName", str)
+"""The `<x>` of a `source=<x>` table inside a dataset's cache directory, as the directory spells it."""
+SinkName = NewType("SinkName", str)
+Fingerprint = NewType("Fingerprint", str)
+"""Identity of the content of a cache partition; compared for equality only."""
+Seq = NewType("Seq", int)
+"""HypAware's `_hyp_ingest_seq`. Its order is not commit order, and by itself it identifies nothing."""
+
+SEQ_COLUMN = "_hyp_ingest_seq"
+"""The one internal column on disk. int64, nullable. Travels with the rows to the engine, never to a destination."""
+PROBLEM_COLUMN = "_hyp_problem"
+"""Added by the scan: why a row could not be read whole (undecodable VARIANT), else null. Such rows are parked, never encoded."""
+INTERNAL_PREFIX = "_hyp_"
+"""Columns that begin so are HypAware's or ours and never leave."""
+
+
+def day_of(date: dt.date) -> Day:
+    """The day of a calendar date."""
+    return Day(date.isoformat())
+
+
+def parse_day(text: str) -> Day:
+    """Read `YYYY-MM-DD` strictly.
+
+    Raises:
+        ValueError: the text is no calendar date in exactly this form.
+    """
+    date = dt.date.fromisoformat(text)
+    if date.isoformat() != text:
+        raise ValueError(f"'{text}' is not a day; days are written YYYY-MM-DD")
+    return Day(text)
+
+
+def date_of(day: Day) -> dt.date:
+    """The calendar date of a dated day."""
+    return dt.date.fromisoformat(day)
+
+
+class ColumnType(StrEnum):
+    """HypAware's column types. On disk JSON is VARIANT; in this project it is JSON text."""
+
+    STRING = "STRING"
+    INT32 = "INT32"
+    INT64 = "INT64"
+    DOUBLE = "DOUBLE"
+    BOOLEAN = "BOOLEAN"
+    TIMESTAMP = "TIMESTAMP"
+    JSON = "JSON"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a dataset. Everything is nullable at a destination: older rows lack younger columns."""
+
+    name: str
+    type: ColumnType
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """What is known of a named stream.
+
+    Attributes:
+        columns: In order; internal columns are not among them.
+        primary_timestamp: The column that gives a row its home day; None when the dataset has none (every row is undated).
+        natural_key: Columns that name a record to a person; may be empty.
+        lookup_key: The sort order at a destination; may be empty (then rows keep ingest order).
+        ingest_signal: HypAware's `sourceSignal`: what a request sink calls the stream; None when it has none.
+        attribution_column: The column a source opt-out is judged by; None when the dataset has none.
+        known: False for an open dataset, whose columns come from its tables alone.
+    """
+
+    name: DatasetName
+    columns: tuple[Column, ...]
+    primary_timestamp: str | None
+    natural_key: tuple[str, ...] = ()
+    lookup_key: tuple[str, ...] = ()
+    ingest_signal: str | None = None
+    attribution_column: str | None = None
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSummary:
+    """One cache partition as the row index sees it: enough to plan, without reading a row.
+
+    Attributes:
+        rows_by_source: Live rows per source; sources with none are absent.
+        live: The cache provably still holds the day whole (no retention cut-off lies after its start).
+        unreadable: Sources that could not be read and may hold rows of this day, with the reason.
+    """
+
+    dataset: DatasetName
+    day: Day
+    rows_by_source: Mapping[SourceName, int]
+    fingerprint: Fingerprint
+    live: bool = True
+    unreadable: Mapping[SourceName, str] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """Live rows of the day in every readable source."""
+        return sum(self.rows_by_source.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFile:
+    """One object at a destination. `bytes` is its size, `sha256` the hex digest of its content."""
+
+    key: str
+    source: SourceName
+    rows: int
+    bytes: int
+    sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object; `from_json` reads it back."""
+        return {"key": self.key, "source": self.source, "rows": self.rows, "bytes": self.bytes, "sha256": self.sha256}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(str(value["key"]), SourceName(value["source"]), int(value["rows"]), int(value["bytes"]), str(value["sha256"]))
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedRecord:
+    """A row a sink or encoder refused as it stands.
+
+    `key` names the row to a person (natural key, else its place), `reason` says why it was refused.
+    """
+
+    source: SourceName
+    key: str
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object; `from_json` reads it back."""
+        return {"source": self.source, "key": self.key, "reason": self.reason}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(SourceName(value["source"]), str(value["key"]), str(value["reason"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The proof for one (sink, dataset, day): what lies at the destination and of which content it is a copy.
+
+    Attributes:
+        destination: Digest of everything that shapes the objects (place, format, codec, layout); another digest means another copy.
+        ledger_id: The ledger that confirmed it.
+        rows: Rows in the pin; equals the rows of `files` plus `parked_rows`, always.
+        parked: The first of the parked records, with reasons; `parked_rows` counts them all.
+        exported_at: UTC, ISO-8601 with milliseconds.
+        seconds: Wall time the export of this partition took.
+    """
+
+    sink: SinkName
+    dataset: DatasetName
+    day: Day
+    destination: str
+    ledger_id: str
+    fingerprint: Fingerprint
+    rows: int
+    files: tuple[ExportedFile, ...]
+    parked_rows: int
+    parked: tuple[ParkedRecord, ...]
+    unreadable: Mapping[SourceName, str]
+    exported_at: str
+    seconds: float
+
+    @property
+    def exported_rows(self) -> int:
+        """Rows in the files."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes in the files."""
+        return sum(file.bytes for file in self.files)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object, the form in which it lies at the destination; `from_json` reads it back."""
+        return {
+            "version": 1,
+            "sink": self.sink,
+            "dataset": self.dataset,
+            "day": self.day,
+            "destination": self.destination,
+            "ledger_id": self.ledger_id,
+            "fingerprint": self.fingerprint,
+            "rows": self.rows,
+            "exported_rows": self.exported_rows,
+            "parked_rows": self.parked_rows,
+            "withheld_rows": 0,
+            "bytes": self.bytes,
+            "files": [file.to_json() for file in self.files],
+            "parked": [record.to_json() for record in self.parked],
+            "unreadable": dict(self.unreadable),
+            "exported_at": self.exported_at,
+            "seconds": self.seconds,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: the document is no receipt.
+        """
+        return cls(
+            sink=SinkName(value["sink"]),
+            dataset=DatasetName(value["dataset"]),
+            day=Day(value["day"]),
+            destination=str(value["destination"]),
+            ledger_id=str(value["ledger_id"]),
+            fingerprint=Fingerprint(value["fingerprint"]),
+            rows=int(value["rows"]),
+            files=tuple(ExportedFile.from_json(file) for file in value["files"]),
+            parked_rows=int(value["parked_rows"]),
+            parked=tuple(ParkedRecord.from_json(record) for record in value["parked"]),
+            unreadable={SourceName(source): str(reason) for source, reason in value["unreadable"].items()},
+            exported_at=str(value["exported_at"]),
+            seconds=float(value["seconds"]),
+        )

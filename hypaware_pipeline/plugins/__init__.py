@@ -1,0 +1,1 @@
+"""The contracts others implement, and how a configured pair becomes a sink."""

@@ -1,0 +1,157 @@
+"""What an encoder and a blob store promise each other and the engine.
+
+Why they never meet: bytes flow down, semantics flow up. An encoder writes to a stream and does not know where it ends; a store
+moves bytes and does not know what they mean. Whatever pairs them (a sink, a table format) is the only one to know both.
+
+Why a store takes a function that writes instead of bytes: an object may be larger than memory, and whether it becomes visible is
+decided only after the last byte. A function that raises leaves nothing behind.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
+
+from hypaware_pipeline.model import Column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+
+class Writable(Protocol):
+    """The half of a binary stream an encoder needs."""
+
+    def write(self, data: bytes, /) -> int:
+        """Take all of `data`; returns its length. Raises a `SinkError` when the destination cannot."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSpec:
+    """What an encoder is; a sink picks and names files by it.
+
+    Attributes:
+        format: `parquet`, `jsonl`.
+        extension: Without a leading dot: `parquet`, `jsonl.gz`.
+        content_type: Media type of the objects.
+        supports: Capability tags, e.g. `queryable`.
+        settings: Everything that changes the bytes (codec, level, row-group bytes); part of the destination digest.
+    """
+
+    format: str
+    extension: str
+    content_type: str
+    supports: frozenset[str] = frozenset()
+    settings: Mapping[str, str | int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """A row an encoder left out: its 0-based position among the rows it was given, and why."""
+
+    position: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What an encoder did: rows written, and the rows it could not encode and left out."""
+
+    rows: int
+    refused: Sequence[RefusedRow] = ()
+
+
+class Encoder(Protocol):
+    """Turns record batches into one object's bytes. Deterministic: same rows, settings and versions, same bytes."""
+
+    @property
+    def spec(self) -> EncoderSpec:
+        """What this encoder is."""
+        ...
+
+    def encode(self, batches: "Iterable[pa.RecordBatch]", columns: Sequence[Column], out: Writable) -> Encoded:
+        """Write all rows of `batches` to `out`, holding no more than a few batches.
+
+        A batch carries `columns` by name in any order, each plain or dictionary-encoded and possibly differing from batch to batch,
+        JSON columns as text, timestamps as UTC microseconds; other columns (internal ones) are ignored. Zero rows make a valid
+        empty file. A row that cannot be encoded is left out and named in the answer; it never fails the others.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class IfAbsent:
+    """Write only if nothing lies at the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class IfMatch:
+    """Write only if the object at the key still has this etag."""
+
+    etag: str
+
+
+Condition = IfAbsent | IfMatch
+
+
+@dataclass(frozen=True, slots=True)
+class BlobInfo:
+    """An object as a listing shows it. `size` in bytes, `modified` in UTC."""
+
+    key: str
+    size: int
+    modified: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """An object opened for reading. `body` is closed by the store's context manager; `etag` serves `IfMatch`."""
+
+    body: BinaryIO
+    size: int
+    etag: str
+
+
+class BlobStore(Protocol):
+    """Objects by key. Keys are relative, `/`-separated and can never leave the store's root.
+
+    Every method raises `SinkRetryable` (try later: disk full, time-out) or `SinkHalted` (someone must act: read-only, missing root,
+    credentials) and nothing else for what goes wrong outside.
+    """
+
+    def put(
+        self,
+        key: str,
+        write: Callable[[Writable], T],
+        *,
+        condition: Condition | None = None,
+        content_type: str = "application/octet-stream",
+    ) -> T:
+        """Write one object atomically and durably; returns what `write` returned.
+
+        Readers see the old object or the new one, never a part. If `write` raises, the old object stays, nothing else does.
+
+        Raises:
+            PreconditionFailed: `condition` did not hold.
+            ValueError: the key is not safe (see reference 7.1: empty, absolute, backslash, leaves the root).
+        """
+        ...
+
+    def get(self, key: str) -> AbstractContextManager[Blob | None]:
+        """Open an object; None when there is none. An object replaced while open is read to its end as it was."""
+        ...
+
+    def list(self, prefix: str) -> Iterator[BlobInfo]:
+        """Objects under the directory `prefix`, sorted by key (`a/b` never yields `a/b2/…`); unfinished ones never."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove an object; removing none is no error."""
+        ...
+
+    def uri(self, key: str) -> str:
+        """Where the object is, for people and engines: `file:///…`, `s3://…`."""
+        ...

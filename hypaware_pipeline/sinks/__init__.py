@@ -1,0 +1,1 @@
+"""Where rows go: encoders, stores, and what pairs them."""

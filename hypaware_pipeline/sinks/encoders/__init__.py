@@ -1,0 +1,1 @@
+"""Record batches to bytes. No encoder knows a store."""

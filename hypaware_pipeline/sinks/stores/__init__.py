@@ -1,0 +1,1 @@
+"""Bytes to places. No store knows what the bytes mean."""
