@@ -37,13 +37,13 @@ _KNOWN: tuple[Dataset, ...] = (
     Dataset(
         name=DatasetName("ai_gateway_messages"),
         columns=_columns(
-            "gateway_id S, schema_version I, session_id S, conversation_id S, user_id S, provider S, model S, system_text S, tools J,"
-            "conversation_started_at T, conversation_source S, client_name S, cwd S, git_branch S, git_remote S, head_sha S,"
+            "gateway_id S, schema_version I, session_id S, conversation_id S, user_id S, provider S, model S, system_text S,"
+            "tools J, conversation_started_at T, conversation_source S, client_name S, cwd S, git_branch S, git_remote S, head_sha S,"
             "repo_root S, client_version S, entrypoint S, user_type S, permission_mode S, is_sidechain B, agent_id S,"
             "parent_thread_id S, message_id S, previous_message_id J, provider_uuid S, parent_uuid S, logical_parent_uuid S,"
             "source_tool_assistant_uuid S, request_id S, prompt_id S, message_index I, message_created_at T, role S, part_id S,"
-            "part_index I, part_type S, provider_type S, provider_subtype S, content_text S, tool_name S, tool_call_id S, tool_args J,"
-            "caller_type S, tool_result_for S, thinking_signature S, attachment_type S, hook_event S, is_error B,"
+            "part_index I, part_type S, provider_type S, provider_subtype S, content_text S, tool_name S, tool_call_id S,"
+            "tool_args J, caller_type S, tool_result_for S, thinking_signature S, attachment_type S, hook_event S, is_error B,"
             "is_compact_summary B, compact_metadata J, status J, attributes J, raw_frame J, date S"
         ),
         primary_timestamp="message_created_at",
@@ -55,8 +55,8 @@ _KNOWN: tuple[Dataset, ...] = (
     Dataset(
         name=DatasetName("logs"),
         columns=_columns(
-            "serviceName S, timestamp T, observedTimestamp T, severityNumber I, severityText S, body J, traceId S, spanId S, flags I,"
-            f"droppedAttributesCount I, {_SCOPE_AND_RESOURCE}, attributes J"
+            "serviceName S, timestamp T, observedTimestamp T, severityNumber I, severityText S, body J, traceId S, spanId S,"
+            f"flags I, droppedAttributesCount I, {_SCOPE_AND_RESOURCE}, attributes J"
         ),
         primary_timestamp="timestamp",
         lookup_key=("serviceName", "timestamp"),
@@ -78,8 +78,8 @@ _KNOWN: tuple[Dataset, ...] = (
         name=DatasetName("metrics"),
         columns=_columns(
             "serviceName S, metricName S, description S, unit S, metricType S, aggregationTemporality I, isMonotonic B,"
-            "startTimestamp T, timestamp T, flags I, value D, valueInt L, valueType S, count L, sum D, min D, max D, bucketCounts J,"
-            "explicitBounds J, scale I, zeroCount L, zeroThreshold D, positive J, negative J, quantileValues J, exemplars J,"
+            "startTimestamp T, timestamp T, flags I, value D, valueInt L, valueType S, count L, sum D, min D, max D,"
+            "bucketCounts J, explicitBounds J, scale I, zeroCount L, zeroThreshold D, positive J, negative J, quantileValues J, exemplars J,"
             f"{_SCOPE_AND_RESOURCE}, metadata J, attributes J"
         ),
         primary_timestamp="timestamp",
