@@ -37,14 +37,15 @@ _KNOWN: tuple[Dataset, ...] = (
     Dataset(
         name=DatasetName("ai_gateway_messages"),
         columns=_columns(
-            "gateway_id S, schema_version I, session_id S, conversation_id S, user_id S, provider S, model S, system_text S,"
-            "tools J, conversation_started_at T, conversation_source S, client_name S, cwd S, git_branch S, git_remote S, head_sha S,"
-            "repo_root S, client_version S, entrypoint S, user_type S, permission_mode S, is_sidechain B, agent_id S,"
-            "parent_thread_id S, message_id S, previous_message_id J, provider_uuid S, parent_uuid S, logical_parent_uuid S,"
-            "source_tool_assistant_uuid S, request_id S, prompt_id S, message_index I, message_created_at T, role S, part_id S,"
-            "part_index I, part_type S, provider_type S, provider_subtype S, content_text S, tool_name S, tool_call_id S,"
-            "tool_args J, caller_type S, tool_result_for S, thinking_signature S, attachment_type S, hook_event S, is_error B,"
-            "is_compact_summary B, compact_metadata J, status J, attributes J, raw_frame J, date S"
+            "gateway_id S, schema_version I, session_id S, conversation_id S, user_id S, provider S, model S, system_text S, "
+            "tools J, conversation_started_at T, conversation_source S, client_name S, cwd S, git_branch S, git_remote S, "
+            "head_sha S, repo_root S, client_version S, entrypoint S, user_type S, permission_mode S, is_sidechain B, "
+            "agent_id S, parent_thread_id S, message_id S, previous_message_id J, provider_uuid S, parent_uuid S, "
+            "logical_parent_uuid S, source_tool_assistant_uuid S, request_id S, prompt_id S, message_index I, "
+            "message_created_at T, role S, part_id S, part_index I, part_type S, provider_type S, provider_subtype S, "
+            "content_text S, tool_name S, tool_call_id S, tool_args J, caller_type S, tool_result_for S, thinking_signature "
+            "S, attachment_type S, hook_event S, is_error B, is_compact_summary B, compact_metadata J, status J, attributes "
+            "J, raw_frame J, date S"
         ),
         primary_timestamp="message_created_at",
         natural_key=("part_id",),
@@ -55,7 +56,7 @@ _KNOWN: tuple[Dataset, ...] = (
     Dataset(
         name=DatasetName("logs"),
         columns=_columns(
-            "serviceName S, timestamp T, observedTimestamp T, severityNumber I, severityText S, body J, traceId S, spanId S,"
+            "serviceName S, timestamp T, observedTimestamp T, severityNumber I, severityText S, body J, traceId S, spanId S, "
             f"flags I, droppedAttributesCount I, {_SCOPE_AND_RESOURCE}, attributes J"
         ),
         primary_timestamp="timestamp",
@@ -65,8 +66,8 @@ _KNOWN: tuple[Dataset, ...] = (
     Dataset(
         name=DatasetName("traces"),
         columns=_columns(
-            "serviceName S, traceId S, spanId S, parentSpanId S, name S, kind I, traceState S, startTimestamp T, endTimestamp T,"
-            "durationMs D, flags I, droppedAttributesCount I, droppedEventsCount I, droppedLinksCount I, status J,"
+            "serviceName S, traceId S, spanId S, parentSpanId S, name S, kind I, traceState S, startTimestamp T, endTimestamp "
+            "T, durationMs D, flags I, droppedAttributesCount I, droppedEventsCount I, droppedLinksCount I, status J, "
             f"{_SCOPE_AND_RESOURCE}, attributes J, events J, links J"
         ),
         primary_timestamp="startTimestamp",
@@ -77,10 +78,10 @@ _KNOWN: tuple[Dataset, ...] = (
     Dataset(
         name=DatasetName("metrics"),
         columns=_columns(
-            "serviceName S, metricName S, description S, unit S, metricType S, aggregationTemporality I, isMonotonic B,"
-            "startTimestamp T, timestamp T, flags I, value D, valueInt L, valueType S, count L, sum D, min D, max D,"
-            "bucketCounts J, explicitBounds J, scale I, zeroCount L, zeroThreshold D, positive J, negative J, quantileValues J, exemplars J,"
-            f"{_SCOPE_AND_RESOURCE}, metadata J, attributes J"
+            "serviceName S, metricName S, description S, unit S, metricType S, aggregationTemporality I, isMonotonic B, "
+            "startTimestamp T, timestamp T, flags I, value D, valueInt L, valueType S, count L, sum D, min D, max D, "
+            "bucketCounts J, explicitBounds J, scale I, zeroCount L, zeroThreshold D, positive J, negative J, quantileValues "
+            f"J, exemplars J, {_SCOPE_AND_RESOURCE}, metadata J, attributes J"
         ),
         primary_timestamp="timestamp",
         natural_key=("serviceName", "metricName"),
@@ -105,8 +106,8 @@ _KNOWN: tuple[Dataset, ...] = (
     Dataset(
         name=DatasetName("node"),
         columns=_columns(
-            "node_id S, node_type S, natural_key S, label S, props J, first_seen T, source_dataset S, source_keys J, projector S,"
-            "projector_version I"
+            "node_id S, node_type S, natural_key S, label S, props J, first_seen T, source_dataset S, source_keys J, "
+            "projector S, projector_version I"
         ),
         primary_timestamp="first_seen",
         natural_key=("node_id",),
@@ -115,7 +116,7 @@ _KNOWN: tuple[Dataset, ...] = (
     Dataset(
         name=DatasetName("edge"),
         columns=_columns(
-            "edge_id S, edge_type S, src_id S, dst_id S, src_type S, dst_type S, props J, first_seen T, source_dataset S,"
+            "edge_id S, edge_type S, src_id S, dst_id S, src_type S, dst_type S, props J, first_seen T, source_dataset S, "
             "source_keys J, projector S, projector_version I"
         ),
         primary_timestamp="first_seen",
@@ -125,7 +126,7 @@ _KNOWN: tuple[Dataset, ...] = (
     Dataset(
         name=DatasetName("enrichment_prospects"),
         columns=_columns(
-            "prospect_id S, prospect_type S, label S, props J, confidence D, evidence S, anchor_type S, anchor_key S,"
+            "prospect_id S, prospect_type S, label S, props J, confidence D, evidence S, anchor_type S, anchor_key S, "
             "source_dataset S, source_keys J, extractor S, extractor_version I, created_at T"
         ),
         primary_timestamp="created_at",
@@ -142,8 +143,8 @@ _KNOWN: tuple[Dataset, ...] = (
     Dataset(
         name=DatasetName("enrichment_committed"),
         columns=_columns(
-            "item_id S, item_type S, label S, props J, confidence D, anchor_type S, anchor_key S, source_dataset S, source_keys J,"
-            "curator S, curator_version I, committed_at T"
+            "item_id S, item_type S, label S, props J, confidence D, anchor_type S, anchor_key S, source_dataset S, "
+            "source_keys J, curator S, curator_version I, committed_at T"
         ),
         primary_timestamp="committed_at",
         natural_key=("item_id",),
