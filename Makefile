@@ -1,0 +1,73 @@
+# Everything a contributor runs, on a fresh clone with nothing but Python >= 3.11 and make (GNU make 3.81, which macOS has, will do).
+#
+# Paths are relative, so that a checkout in a directory with spaces works.
+# The environment is filled from requirements.lock alone; the project itself is added without its dependencies, so
+# that nothing unpinned can get in. Two stamps: a new lock makes a new environment, an edited pyproject.toml only
+# installs the project again.
+
+PY := .venv/bin/python
+LOCKED := .venv/.locked
+READY := .venv/.ready
+UV := build/uv/bin/uv
+UV_VERSION := 0.13.9
+
+# A user's own modules must not shadow the locked ones; a user-wide pip setting must not send them elsewhere.
+unexport PYTHONPATH PYTHONHOME PIP_TARGET PIP_PREFIX
+export PIP_USER := 0
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# Tests find a cache, a config or a Dagster instance only where they put one.
+PYTEST := env -u DAGSTER_HOME -u HYP_HOME -u HYPAWARE_PIPELINE_CONFIG $(PY) -m pytest -n auto --maxprocesses 4
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo dev test test-long check bench lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+install: $(READY) ## Make .venv and fill it (every other target does so when needed)
+
+demo: $(READY) ## Write a small cache, export it to two sinks through Dagster, query the result
+	@.venv/bin/hypaware-pipeline demo
+
+dev: $(READY) ## Dagster's UI and daemon on localhost
+	@.venv/bin/hypaware-pipeline dev
+
+test: $(READY) ## The tests, in at most 15 minutes (ARGS="-k name" for some of them)
+	@$(PYTEST) $(ARGS)
+
+test-long: SEED ?= $(shell date +%s)
+test-long: $(READY) ## All tests, the long ones too, with random examples (SEED=n repeats a run)
+	@echo "To repeat this run: make test-long SEED=$(SEED)"
+	@$(PYTEST) -m "" --hypothesis-profile=long --hypothesis-seed=$(SEED) $(ARGS)
+
+check: $(READY) ## Lint, format and types
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+bench: $(READY) ## Benchmarks: rows per second and peak memory, each next to a floor measured in the same run
+	@$(PY) -m benchmarks $(ARGS)
+
+lock: $(UV) ## Pin requirements.lock again after pyproject.toml changed (UPGRADE=1: to the newest of everything)
+	@$(UV) pip compile --quiet --system-certs --universal --python-version 3.11 --extra dev --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+		$(if $(UPGRADE),--upgrade) --output-file requirements.lock pyproject.toml
+
+clean: ## Remove the environment, caches, builds and demo data; dagster_home stays
+	@rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-data
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(LOCKED): requirements.lock
+	@py=$$(sh scripts/find-python) && echo "Filling .venv for $$py; the first time takes a minute or two" && "$$py" -m venv --clear .venv
+	@$(PY) -m pip install --quiet --require-hashes -r requirements.lock
+	@touch $(LOCKED)
+
+# setuptools comes from the lock, hence no build isolation: pip would fetch an unpinned one.
+$(READY): $(LOCKED) pyproject.toml
+	@$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+$(UV):
+	@py=$$(sh scripts/find-python) && "$$py" -m venv --clear build/uv
+	@build/uv/bin/python -m pip install --quiet uv==$(UV_VERSION)
