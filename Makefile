@@ -50,7 +50,7 @@ bench: $(READY) ## Benchmarks: rows per second and peak memory, each next to a f
 	@$(PY) -m benchmarks $(ARGS)
 
 lock: $(UV) ## Pin requirements.lock again after pyproject.toml changed (UPGRADE=1: to the newest of everything)
-	@$(UV) pip compile --quiet --system-certs --universal --python-version 3.11 --extra dev --generate-hashes \
+	@$(UV) pip compile --quiet --system-certs --universal --python-version 3.11 --extra dev --generate-hashes --no-strip-extras \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 		$(if $(UPGRADE),--upgrade) --output-file requirements.lock pyproject.toml
 
@@ -60,12 +60,14 @@ clean: ## Remove the environment, caches, builds and demo data; dagster_home sta
 
 $(LOCKED): requirements.lock
 	@py=$$(sh scripts/find-python) && echo "Filling .venv for $$py; the first time takes a minute or two" && "$$py" -m venv --clear .venv
-	@$(PY) -m pip install --quiet --require-hashes -r requirements.lock
+	@$(PY) -m pip install --quiet --require-hashes --no-deps -r requirements.lock
 	@touch $(LOCKED)
 
-# setuptools comes from the lock, hence no build isolation: pip would fetch an unpinned one.
+# setuptools comes from the lock, hence no build isolation: pip would fetch an unpinned one. `pip check` fails when the
+# lock lags behind pyproject.toml.
 $(READY): $(LOCKED) pyproject.toml
 	@$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(PY) -m pip check
 	@touch $(READY)
 
 $(UV):
