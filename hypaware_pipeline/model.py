@@ -108,6 +108,7 @@ class PartitionSummary:
     Attributes:
         rows_by_source: Live rows per source; sources with none are absent.
         live: The cache provably still holds the day whole (no retention cut-off lies after its start).
+        removed_at: When rows were last removed from one of the dataset's tables (UTC), None when never as far as its snapshots tell.
         unreadable: Sources that could not be read and may hold rows of this day, with the reason.
     """
 
@@ -116,6 +117,7 @@ class PartitionSummary:
     rows_by_source: Mapping[SourceName, int]
     fingerprint: Fingerprint
     live: bool = True
+    removed_at: dt.datetime | None = None
     unreadable: Mapping[SourceName, str] = field(default_factory=dict)
 
     @property

@@ -1,0 +1,259 @@
+"""The days of one dataset to one sink, end to end.
+
+Why objects, receipt, ledger, in this order: the ledger commit is the only point of truth. Whatever stops the way before it leaves the
+day due, and doing it again gives the same objects.
+
+Why a balance is checked before an object becomes visible: a scan that lost a row, or found one twice, must leave the old object in
+place and say the numbers.
+
+Why a broken source does not stop the others: each source of a day has its own object. The readable ones are exported and recorded;
+the object of the broken one stays as it is, and the day counts as not exported until the source can be read.
+
+Why every exception ends at the day: a run covers many days, and a defect that one of them meets must not cost the rest.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from hypaware_pipeline.errors import BalanceBroken, CacheError, PinLost, PipelineError, SinkHalted
+from hypaware_pipeline.export.parking import RowSieve, name_rows
+from hypaware_pipeline.export.plan import keep_reason
+from hypaware_pipeline.export.slices import SCAN_MEMORY_BYTES, CacheSlice
+from hypaware_pipeline.ledger import Ledger
+from hypaware_pipeline.model import (
+    DatasetName,
+    Day,
+    ExportedFile,
+    ParkedRecord,
+    PartitionSummary,
+    Receipt,
+    SinkName,
+    SourceName,
+)
+from hypaware_pipeline.plugins.contracts import Encoded
+from hypaware_pipeline.sinks.blob import BlobSink
+
+if TYPE_CHECKING:
+    from hypaware_pipeline.cache.reader import DatasetPin, PinReader
+
+log = logging.getLogger(__name__)
+
+PIN_ATTEMPTS = 5
+"""How often a slice is pinned anew after its generation vanished. HypAware keeps a replaced generation for an hour, so one is rare."""
+
+PARKED_IN_RECEIPT = 100
+"""How many parked records a receipt names. It counts all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DayOutcome:
+    """What became of one day.
+
+    Attributes:
+        status: `exported`: whole. `partial`: every readable source is exported, another could not be read. `kept`: the copy at the
+            destination stays, because the cache no longer holds the day whole. `failed`: nothing was recorded.
+        receipt: Of what is at the destination now; None when nothing is.
+        error: What is wrong and what to do; None when nothing is.
+        seconds: Wall time spent on the day.
+    """
+
+    sink: SinkName
+    dataset: DatasetName
+    day: Day
+    status: Literal["exported", "partial", "kept", "failed"]
+    receipt: Receipt | None
+    error: str | None
+    seconds: float
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do for the day."""
+        return self.status in ("exported", "kept")
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """Exports slices to one sink and records what it did.
+
+    Attributes:
+        clock: The time now, in UTC.
+    """
+
+    sink: BlobSink
+    ledger: Ledger
+    clock: Callable[[], datetime]
+
+    def export(self, rows: CacheSlice) -> Iterator[DayOutcome]:
+        """Export the days of a slice, one outcome per day as it is done, never raising for what one day met."""
+        remaining = list(rows.days)
+        lost: CacheError = PinLost(f"dataset '{rows.dataset}' was not read")
+        for _ in range(PIN_ATTEMPTS):
+            try:
+                for outcome in self._export_pinned(rows, tuple(remaining)):
+                    remaining.remove(outcome.day)
+                    yield outcome
+            except PinLost as error:
+                log.info("pinning %s again: %s", rows.dataset, error)
+                lost = error
+            except CacheError as error:
+                lost = error
+                break
+            else:
+                return
+        for day in remaining:
+            yield self._failed(rows.dataset, day, str(lost), seconds=0.0)
+
+    def _export_pinned(self, rows: CacheSlice, days: Sequence[Day]) -> Iterator[DayOutcome]:
+        pin = rows.pin()
+        halted: str | None = None
+        with pin.read(days, spill_dir=rows.spill_dir, memory_bytes=SCAN_MEMORY_BYTES) as reader:
+            for day in days:
+                if halted is not None:
+                    yield self._failed(rows.dataset, day, halted, seconds=0.0)
+                    continue
+                started = time.monotonic()
+                try:
+                    yield self._export_day(pin, reader, day, started)
+                except PinLost:
+                    raise
+                except SinkHalted as error:
+                    halted = str(error)
+                    yield self._failed(rows.dataset, day, halted, seconds=time.monotonic() - started)
+                except PipelineError as error:
+                    yield self._failed(rows.dataset, day, str(error), seconds=time.monotonic() - started)
+                except Exception as error:
+                    log.exception("exporting %s %s to %s", rows.dataset, day, self.sink.name)
+                    reason = f"unexpected {type(error).__name__}: {error}"
+                    yield self._failed(rows.dataset, day, reason, seconds=time.monotonic() - started)
+
+    def _export_day(self, pin: "DatasetPin", reader: "PinReader", day: Day, started: float) -> DayOutcome:
+        summary = pin.summary(day)
+        standing = self._standing(summary)
+        if standing is not None and keep_reason(summary, standing_rows=standing.rows, now=self.clock()) is not None:
+            return self._outcome(summary, "kept", standing, _unreadable_message(summary), started)
+        if summary.rows == 0 and standing is None:
+            status: Literal["partial", "exported"] = "partial" if summary.unreadable else "exported"
+            return self._outcome(summary, status, None, _unreadable_message(summary), started)
+        written: list[ExportedFile] = []
+        parked = _Parked()
+        for source in sorted(summary.rows_by_source):
+            file = self._export_source(pin, reader, summary, source, parked)
+            if file is not None:
+                written.append(file)
+        carried = [file for file in (standing.files if standing else ()) if file.source not in pin.sources]
+        receipt = Receipt(
+            sink=self.sink.name,
+            dataset=summary.dataset,
+            day=day,
+            destination=self.sink.destination,
+            ledger_id=self.ledger.id,
+            fingerprint=summary.fingerprint,
+            rows=summary.rows + sum(file.rows for file in carried),
+            files=tuple(sorted([*written, *carried], key=lambda file: file.key)),
+            parked_rows=parked.rows,
+            parked=tuple(parked.named),
+            unreadable=dict(summary.unreadable),
+            exported_at=_instant(self.clock()),
+            seconds=round(time.monotonic() - started, 3),
+        )
+        self._confirm(receipt, standing)
+        return self._outcome(
+            summary, "partial" if summary.unreadable else "exported", receipt, _unreadable_message(summary), started
+        )
+
+    def _standing(self, summary: PartitionSummary) -> Receipt | None:
+        """What lies at the destination now: the ledger's word when it speaks of this destination, else the receipt found there."""
+        recorded = self.ledger.receipt(self.sink.name, summary.dataset, summary.day)
+        if recorded is not None and recorded.destination == self.sink.destination:
+            return recorded
+        return self.sink.read_receipt(summary.dataset, summary.day)
+
+    def _export_source(
+        self,
+        pin: "DatasetPin",
+        reader: "PinReader",
+        summary: PartitionSummary,
+        source: SourceName,
+        parked: "_Parked",
+    ) -> ExportedFile | None:
+        expected = summary.rows_by_source[source]
+        sieve = RowSieve(reader.batches(summary.day, source), pin.dataset, source, name_at_most=PARKED_IN_RECEIPT)
+
+        def confirm(encoded: Encoded) -> None:
+            accounted = encoded.rows + len(encoded.refused) + sieve.parked_rows
+            if sieve.rows != expected or accounted != expected:
+                raise BalanceBroken(
+                    f"{summary.dataset} {summary.day}, source '{source}': the row index counts {expected} rows, the scan read "
+                    f"{sieve.rows}, of which {encoded.rows} were encoded, {len(encoded.refused)} refused and {sieve.parked_rows} "
+                    "unreadable; the object at the destination was left as it is"
+                )
+
+        file, refused = self.sink.write_source(
+            summary.dataset,
+            summary.day,
+            source,
+            columns=pin.dataset.columns,
+            batches=sieve.batches(),
+            confirm=confirm,
+        )
+        parked.add(sieve.parked_rows, sieve.parked)
+        if refused:
+            wanted = {row.position: row.reason for row in refused[: parked.room]}
+            with pin.read([summary.day], spill_dir=reader.spill_dir, memory_bytes=SCAN_MEMORY_BYTES) as again:
+                named = name_rows(again.batches(summary.day, source), pin.dataset, source, wanted)
+            parked.add(len(refused), named)
+        return file
+
+    def _confirm(self, receipt: Receipt, standing: Receipt | None) -> None:
+        """Remove what the new receipt no longer names, put the receipt, record it.
+
+        A removal that a crash cuts off is repeated, because the day is still due. The receipt is the last object written.
+        """
+        kept = {file.key for file in receipt.files}
+        self.sink.remove(file.key for file in (standing.files if standing else ()) if file.key not in kept)
+        self.sink.write_receipt(receipt)
+        self.ledger.record(receipt)
+
+    def _outcome(
+        self,
+        summary: PartitionSummary,
+        status: Literal["exported", "partial", "kept"],
+        receipt: Receipt | None,
+        error: str | None,
+        started: float,
+    ) -> DayOutcome:
+        seconds = time.monotonic() - started
+        return DayOutcome(self.sink.name, summary.dataset, summary.day, status, receipt, error, seconds)
+
+    def _failed(self, dataset: DatasetName, day: Day, error: str, *, seconds: float) -> DayOutcome:
+        return DayOutcome(self.sink.name, dataset, day, "failed", None, error, seconds)
+
+
+class _Parked:
+    """The parked records of one day: all counted, the first of them named."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.named: list[ParkedRecord] = []
+
+    @property
+    def room(self) -> int:
+        return PARKED_IN_RECEIPT - len(self.named)
+
+    def add(self, rows: int, named: Sequence[ParkedRecord]) -> None:
+        self.rows += rows
+        self.named.extend(named[: self.room])
+
+
+def _instant(now: datetime) -> str:
+    return now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _unreadable_message(summary: PartitionSummary) -> str | None:
+    if not summary.unreadable:
+        return None
+    return "; ".join(f"source '{source}' could not be read: {reason}" for source, reason in sorted(summary.unreadable.items()))

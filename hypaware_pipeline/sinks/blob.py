@@ -1,0 +1,138 @@
+"""A blob sink: an encoder and a store, paired.
+
+Why the pair lives here and nowhere else: it is the only place that knows both the bytes and where they go. A new store or a new
+encoder changes nothing in it.
+
+Why an object is written only after its rows were counted: a put that fails its balance raises inside the store's write, and the store
+then leaves the old object as it was.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hypaware_pipeline.errors import SinkHalted
+from hypaware_pipeline.model import Column, DatasetName, Day, ExportedFile, Receipt, SinkName, SourceName
+from hypaware_pipeline.plugins.contracts import BlobStore, Encoded, Encoder, RefusedRow, Writable
+from hypaware_pipeline.sinks.naming import object_key, receipt_key
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class _NothingToWrite(Exception):
+    """Raised inside a put when no row could be encoded: the store then writes nothing."""
+
+
+class _HashingWriter:
+    """Counts and hashes what passes through to the store."""
+
+    def __init__(self, out: Writable) -> None:
+        self._out = out
+        self._sha256 = hashlib.sha256()
+        self.bytes = 0
+
+    def write(self, data: bytes, /) -> int:
+        self._sha256.update(data)
+        self.bytes += len(data)
+        return self._out.write(data)
+
+    def sha256(self) -> str:
+        return self._sha256.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class BlobSink:
+    """One configured blob sink.
+
+    Attributes:
+        destination: Digest of everything that shapes the objects; stands in every receipt.
+        prefix: Under which everything lies, relative to the store's root; may be empty.
+    """
+
+    name: SinkName
+    encoder: Encoder
+    store: BlobStore
+    prefix: str
+    destination: str
+
+    def write_source(
+        self,
+        dataset: DatasetName,
+        day: Day,
+        source: SourceName,
+        *,
+        columns: Sequence[Column],
+        batches: "Iterable[pa.RecordBatch]",
+        confirm: Callable[[Encoded], None],
+    ) -> tuple[ExportedFile | None, Sequence[RefusedRow]]:
+        """Write the object of one source of one day, replacing an older one atomically.
+
+        Args:
+            dataset: Of what.
+            day: Which day.
+            source: Of which source.
+            columns: What the object holds, in order.
+            batches: The rows, in order.
+            confirm: Called after the last row and before the object becomes visible; raises to leave the old object in place.
+
+        Returns:
+            The object, or None when no row could be encoded, and the refused rows.
+
+        Raises:
+            SinkError: the store's answer to a failure.
+        """
+        key = object_key(self.prefix, dataset, day, source, self.encoder.spec.extension)
+        refused: Sequence[RefusedRow] = ()
+
+        def write(out: Writable) -> ExportedFile:
+            nonlocal refused
+            writer = _HashingWriter(out)
+            encoded = self.encoder.encode(batches, columns, writer)
+            refused = encoded.refused
+            confirm(encoded)
+            if encoded.rows == 0:
+                raise _NothingToWrite
+            return ExportedFile(key, source, encoded.rows, writer.bytes, writer.sha256())
+
+        try:
+            return self.store.put(key, write, content_type=self.encoder.spec.content_type), refused
+        except _NothingToWrite:
+            return None, refused
+
+    def write_receipt(self, receipt: Receipt) -> None:
+        """Put the receipt beside the objects it speaks of: the last object written."""
+        body = (json.dumps(receipt.to_json(), ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode()
+        key = receipt_key(self.prefix, receipt.dataset, receipt.day, self.name)
+        self.store.put(key, lambda out: out.write(body), content_type="application/json")
+
+    def read_receipt(self, dataset: DatasetName, day: Day) -> Receipt | None:
+        """The receipt that lies at the destination, or None.
+
+        Raises:
+            SinkHalted: something else lies there under its name.
+            SinkError: the store's answer to a failure.
+        """
+        key = receipt_key(self.prefix, dataset, day, self.name)
+        with self.store.get(key) as blob:
+            if blob is None:
+                return None
+            body = blob.body.read()
+        try:
+            return Receipt.from_json(json.loads(body))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise SinkHalted(
+                f"{self.uri(key)} is no receipt of this project ({type(error).__name__}); the day is not touched. "
+                "Move the file away if the objects beside it may be replaced"
+            ) from error
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Remove objects that a newer receipt no longer names."""
+        for key in keys:
+            self.store.delete(key)
+
+    def uri(self, key: str) -> str:
+        """Where an object is."""
+        return self.store.uri(key)
