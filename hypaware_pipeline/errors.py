@@ -82,8 +82,12 @@ ConfigErrorKind = Literal[
     "config_unreadable",
     "config_invalid_json",
     "config_invalid_shape",
+    "duplicate_plugin",
     "sink_plugin_unknown",
+    "sink_plugin_not_active",
     "sink_pair_incompatible",
+    "sink_writer_invalid",
+    "sink_schedule_invalid",
     "sink_config_invalid",
     "plugin_config_invalid",
     "name_collision",
@@ -107,6 +111,10 @@ class ConfigErrors(PipelineError):
         super().__init__(f"{path}: " + "; ".join(str(error) for error in errors))
         self.path = path
         self.errors = errors
+
+
+class StateUnusable(PipelineError):
+    """A directory the program keeps its own state in cannot be made or written. Exit code 2."""
 
 
 class BadRequest(PipelineError):

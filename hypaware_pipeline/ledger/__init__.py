@@ -1,1 +1,5 @@
-"""The database of receipts, the first day and sink starts."""
+"""What was exported: the only point of truth."""
+
+from hypaware_pipeline.ledger.ledger import Clock, Ledger, ReceiptKey
+
+__all__ = ["Clock", "Ledger", "ReceiptKey"]
