@@ -1,0 +1,65 @@
+"""Small files of derived knowledge: written whole or not at all, believed only when intact.
+
+Why a failed write is no error: all of it can be had again from the cache. A full disk or a read-only directory makes the next
+tick slower, and nothing else.
+
+Why a checksum: a flipped bit in a count would be a wrong fingerprint, and a wrong fingerprint a day that is never exported. What
+does not match its checksum is not there.
+"""
+
+import logging
+import os
+import tempfile
+from collections.abc import Collection
+from hashlib import blake2b
+from pathlib import Path
+
+_LOG = logging.getLogger(__name__)
+_DIGEST_BYTES = 16
+
+
+def read(path: Path, file_format: str) -> bytes | None:
+    """The content of an index file; None when there is none, it is damaged, or it has another format."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    head = _head(file_format)
+    content = data[len(head) + _DIGEST_BYTES :]
+    intact = data.startswith(head) and data[len(head) : len(head) + _DIGEST_BYTES] == _digest(content)
+    return content if intact else None
+
+
+def write(path: Path, file_format: str, content: bytes) -> None:
+    """Put an index file in place in one step. When that fails nothing is there, and the log says why."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_head(file_format) + _digest(content) + content)
+            Path(temporary).replace(path)
+        except OSError:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        _LOG.warning("row index file '%s' was not written (%s); it will be computed again", path, error.strerror)
+
+
+def keep_only(directory: Path, names: Collection[str]) -> None:
+    """Remove the index files of a directory that are not among `names`."""
+    try:
+        for entry in directory.iterdir():
+            # Temporary files belong to a writer that may still be at work.
+            if entry.name not in names and not entry.name.startswith("."):
+                entry.unlink(missing_ok=True)
+    except OSError as error:
+        _LOG.warning("row index directory '%s' was not tidied (%s)", directory, error.strerror)
+
+
+def _head(file_format: str) -> bytes:
+    return f"hypaware-pipeline {file_format}\n".encode()
+
+
+def _digest(content: bytes) -> bytes:
+    return blake2b(content, digest_size=_DIGEST_BYTES).digest()

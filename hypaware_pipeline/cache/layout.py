@@ -1,0 +1,230 @@
+"""Where the tables of a cache lie: the root, its datasets, their sources, and the table directory each source points to.
+
+Why the cursor alone chooses a table directory: HypAware writes a compacted generation beside the old one before it swaps
+`cursor.json`, and leaves the old one behind afterwards. A listing therefore shows directories that are not live yet or not any
+more; picking one of them would lose or double rows.
+
+Why a missing cursor beside table directories is an error: HypAware itself reads it as an empty source. Rows are there all the
+same, and a reader that believes in the emptiness would delete what it exported.
+
+Why names are not parsed for meaning beyond `<k>=<v>`: dataset and source names are third parties' text. A name can hold quotes,
+commas, spaces or line breaks, and a dataset may be called `tables` or `epoch=1`; only a directory *inside a partition* is a
+generation.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+from hypaware_pipeline.errors import CacheMissing, SourceUnreadable
+from hypaware_pipeline.model import DatasetName, SourceName
+
+CURSOR_FILE = "cursor.json"
+_DATASETS = "datasets"
+_METADATA = "metadata"
+_SKIPPED = frozenset({"_hypaware_spool", ".retired"})
+_GENERATION = re.compile(r"table|table-.*|epoch=.*", re.DOTALL)
+_METADATA_SUFFIX = ".metadata.json"
+# The deepest HypAware ever nested partitions is two; a bound keeps a symbolic link to a parent from being walked for ever.
+_MAX_PARTITION_DEPTH = 8
+
+Layout = Literal["source-table", "epoch", "legacy"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """One source of a dataset: the directory that holds its cursor, or (legacy) is the table itself."""
+
+    dataset: DatasetName
+    source: SourceName
+    directory: Path
+
+    def __str__(self) -> str:
+        """As messages name it."""
+        return f"source '{self.source}' of dataset '{self.dataset}'"
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """What a source says about itself.
+
+    Attributes:
+        layout: Which of HypAware's three layouts the source has.
+        table_dir: The live table directory; need not exist.
+        rows: HypAware's approximate row count; only its being zero means anything. None when it does not say.
+        retention_cutoff_ms: Rows before this instant (UTC, epoch milliseconds) were deleted by retention; None if none ever were.
+    """
+
+    layout: Layout
+    table_dir: Path
+    rows: int | None
+    retention_cutoff_ms: int | None
+
+
+def resolve_root(directory: Path) -> Path:
+    """The directory that holds `datasets/`: `directory` itself or its `cache/`.
+
+    Raises:
+        CacheMissing: neither holds one.
+    """
+    for candidate in (directory, directory / "cache"):
+        if (candidate / _DATASETS).is_dir():
+            return candidate
+    raise CacheMissing(
+        f"no HypAware cache at '{directory}': neither it nor its 'cache' directory holds '{_DATASETS}/'; "
+        "set query.cache.dir to the directory that does, or let HypAware record something first"
+    )
+
+
+def dataset_names(root: Path) -> tuple[DatasetName, ...]:
+    """Datasets with at least one source, sorted. `root` is what `resolve_root` gave.
+
+    Raises:
+        CacheMissing: the root is gone or cannot be listed.
+    """
+    try:
+        names = sorted(entry.name for entry in (root / _DATASETS).iterdir() if entry.name not in _SKIPPED and entry.is_dir())
+    except OSError as error:
+        raise CacheMissing(
+            f"the cache at '{root}' cannot be listed: {error.strerror}; check the path and its permissions"
+        ) from None
+    return tuple(DatasetName(name) for name in names if next(_partitions(root / _DATASETS / name, 0), None) is not None)
+
+
+def source_locations(root: Path, dataset: DatasetName) -> tuple[SourceLocation, ...]:
+    """All sources of a dataset, sorted by name; empty when the dataset has none.
+
+    A source is named by the `<x>` of `source=<x>` when that is its only directory level, else by all its levels joined with `,`;
+    one at the dataset's own root is called `all`. Where two directories would get one name, those that have it by joining
+    carry a short digest of their path.
+    """
+    top = root / _DATASETS / dataset
+    named: dict[SourceName, SourceLocation] = {}
+    joined = []
+    for directory in _partitions(top, 0):
+        segments = directory.relative_to(top).parts
+        if len(segments) == 1 and segments[0].startswith("source="):
+            name = SourceName(segments[0].removeprefix("source="))
+            named[name] = SourceLocation(dataset, name, directory)
+        else:
+            joined.append((SourceName(",".join(segments) or "all"), "/".join(segments), directory))
+    for name, path, directory in sorted(joined):
+        # surrogateescape: a directory name need not be valid UTF-8.
+        digest = sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+        free = name if name not in named else SourceName(f"{name}~{digest}")
+        named[free] = SourceLocation(dataset, free, directory)
+    return tuple(named[name] for name in sorted(named))
+
+
+def read_cursor(location: SourceLocation) -> Cursor:
+    """Read a source's cursor and resolve its live table directory.
+
+    Raises:
+        SourceUnreadable: the cursor is missing beside table directories, torn, or says something impossible.
+    """
+    path = location.directory / CURSOR_FILE
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return _without_cursor(location)
+    except OSError as error:
+        raise _bad_cursor(location, f"cannot be read ({error.strerror})") from None
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise _bad_cursor(location, "is torn: it is no JSON document") from None
+    if not isinstance(value, dict):
+        raise _bad_cursor(location, "is torn: it is no JSON object")
+    return _parse_cursor(location, value)
+
+
+def has_metadata(table_dir: Path) -> bool:
+    """Whether a directory is an Iceberg table by HypAware's rule: its `metadata/` holds a metadata file."""
+    try:
+        return any(entry.name.endswith(_METADATA_SUFFIX) for entry in (table_dir / _METADATA).iterdir())
+    except OSError:
+        return False
+
+
+def has_generations(directory: Path) -> bool:
+    """Whether a partition directory holds table directories of any generation."""
+    try:
+        return any(_GENERATION.fullmatch(child.name) and child.is_dir() for child in directory.iterdir())
+    except OSError:
+        return False
+
+
+def _partitions(directory: Path, depth: int) -> Iterator[Path]:
+    """Partition directories at or below `directory`, depth first; the walk stops at each."""
+    try:
+        entries = sorted(directory.iterdir())
+        children = [entry for entry in entries if entry.name not in _SKIPPED and entry.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError:
+        # Nobody knows what lies in a directory that cannot be listed; as a source it is reported, skipped it would be forgotten.
+        yield directory
+        return
+    is_source = any(entry.name == CURSOR_FILE for entry in entries) or has_metadata(directory)
+    if is_source or any(_GENERATION.fullmatch(child.name) for child in children):
+        yield directory
+    elif depth < _MAX_PARTITION_DEPTH:
+        for child in children:
+            yield from _partitions(child, depth + 1)
+
+
+def _without_cursor(location: SourceLocation) -> Cursor:
+    if has_metadata(location.directory):
+        return Cursor(layout="legacy", table_dir=location.directory, rows=None, retention_cutoff_ms=None)
+    raise _bad_cursor(location, "is missing beside table directories")
+
+
+def _parse_cursor(location: SourceLocation, value: Mapping[str, Any]) -> Cursor:
+    epoch = _number(location, value, "epoch") or 0
+    rows = _number(location, value, "rowCount")
+    cutoff = _retention_cutoff(location, value.get("retention"))
+    layout = value.get("layout")
+    if layout == "source-table":
+        return Cursor("source-table", location.directory / _table_name(location, value), rows, cutoff)
+    if layout not in (None, "epoch"):
+        raise _bad_cursor(location, f"names an unknown layout {layout!r} (known: source-table, epoch)")
+    # HypAware's rule: before the first flush there is no epoch directory, and an old table may lie in the partition itself.
+    in_epoch = epoch > 0 or (rows or 0) > 0
+    return Cursor("epoch", location.directory / f"epoch={epoch}" if in_epoch else location.directory, rows, cutoff)
+
+
+def _table_name(location: SourceLocation, value: Mapping[str, Any]) -> str:
+    name = value.get("tableDir", "table")
+    if not isinstance(name, str) or not name or name in (".", "..") or "/" in name or "\\" in name or "\0" in name:
+        raise _bad_cursor(location, f"names {name!r} as table directory; it must be the name of a directory beside it")
+    return name
+
+
+def _retention_cutoff(location: SourceLocation, retention: object) -> int | None:
+    if retention is None:
+        return None
+    if not isinstance(retention, dict):
+        raise _bad_cursor(location, "is torn: 'retention' is no object")
+    return _number(location, retention, "lastCutoffMs")
+
+
+def _number(location: SourceLocation, value: Mapping[str, Any], key: str) -> int | None:
+    number = value.get(key)
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
+        raise _bad_cursor(location, f"is torn: '{key}' is {number!r}, not a number")
+    # Up, because of the cut-off: an instant it covers in part is not held whole.
+    return math.ceil(number)
+
+
+def _bad_cursor(location: SourceLocation, what: str) -> SourceUnreadable:
+    return SourceUnreadable(
+        f"{location}: '{location.directory / CURSOR_FILE}' {what}; "
+        "start HypAware so that it writes the file anew, or restore it from a backup"
+    )

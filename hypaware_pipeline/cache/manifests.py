@@ -1,0 +1,277 @@
+"""Iceberg manifest lists and manifests: which files a snapshot consists of.
+
+Why manifests are remembered: HypAware adds one per flush and never changes one, so a table of thousands of files has hundreds,
+and parsing them all again costs seconds on every tick. What was read of them is kept per source; a lost memory costs a re-read.
+
+Why lengths and counts are checked: HypAware's manifests are uncompressed and carry no checksum. A truncated one that ends between
+two blocks would otherwise pass as a table with fewer files.
+"""
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import fastavro
+
+from hypaware_pipeline.cache import index_files
+from hypaware_pipeline.errors import SourceUnreadable
+
+_FORMAT = "manifests-1"
+_DATA, _POSITION_DELETES, _EQUALITY_DELETES = 0, 1, 2
+_DELETED = 2
+_INT64_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Smallest and largest non-null value of an 8-byte column in a file (None: no value), and whether nulls may be among them."""
+
+    low: int | None
+    high: int | None
+    nulls: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One live file of a manifest.
+
+    Attributes:
+        content: 0 data, 1 position deletes, 2 equality deletes.
+        file_format: As the manifest spells it.
+        name: Path below the table directory.
+        sequence: Data sequence number; None in an entry that inherits it from its manifest.
+        bounds: By field id, for columns of eight bytes.
+        referenced: For deletion vectors: name of the data file the deletions are of.
+        offset: For deletion vectors: where the blob begins, in bytes.
+        length: For deletion vectors: the blob's bytes.
+    """
+
+    content: int
+    file_format: str
+    name: str
+    rows: int
+    bytes: int
+    sequence: int | None
+    bounds: Mapping[int, Bounds]
+    referenced: str | None = None
+    offset: int | None = None
+    length: int | None = None
+
+    @property
+    def is_data(self) -> bool:
+        """Rows, as opposed to deletions."""
+        return self.content == _DATA
+
+    @property
+    def is_deletion_vector(self) -> bool:
+        """Deletions as a bitmap of positions, the only kind HypAware writes."""
+        return self.content == _POSITION_DELETES and self.file_format.upper() == "PUFFIN"
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRef:
+    """One manifest of a list: name below the table directory, bytes, sequence number its entries inherit, live entries."""
+
+    name: str
+    bytes: int
+    sequence: int
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class TablePaths:
+    """Turns the absolute URLs of the machine that wrote a table into paths below the directory it lies in now.
+
+    `location` is the table's own URL in its metadata.
+    """
+
+    table_dir: Path
+    location: str
+
+    def name_of(self, url: str) -> str:
+        """What follows the table's directory in `url`.
+
+        Raises:
+            SourceUnreadable: the URL points outside the table.
+        """
+        prefix = self.location.rstrip("/") + "/"
+        if url.startswith(prefix):
+            name = unquote(url[len(prefix) :]) if urlsplit(url).scheme else url[len(prefix) :]
+        else:
+            _, found, name = unquote(url).rpartition(f"/{self.table_dir.name}/")
+            name = name if found else ""
+        parts = name.split("/")
+        if not name or "\0" in name or any(part in ("", ".", "..") for part in parts):
+            raise SourceUnreadable(
+                f"table '{self.table_dir}' references '{url}', which lies outside the table; it is not read. "
+                "Copy the cache as a whole, from the directory that holds datasets/"
+            )
+        return name
+
+    def path_of(self, name: str) -> Path:
+        """Where a file of this name lies now."""
+        return self.table_dir / name
+
+
+@dataclass(slots=True)
+class ManifestMemory:
+    """What was read of one source's manifests, kept in one small file. Without a path it lives as long as the object."""
+
+    path: Path | None
+    _known: dict[str, tuple[int, tuple[Entry, ...]]] = field(default_factory=dict)
+    _loaded: bool = False
+
+    def get(self, ref: ManifestRef) -> tuple[Entry, ...] | None:
+        """The entries of a manifest, when it was read before."""
+        if not self._loaded:
+            self._loaded = True
+            self._load()
+        size, entries = self._known.get(ref.name, (None, None))
+        return entries if size == ref.bytes else None
+
+    def keep(self, read: Mapping[str, tuple[int, tuple[Entry, ...]]]) -> None:
+        """Remember exactly these manifests, by name; older ones are forgotten."""
+        if read.keys() == self._known.keys() and all(self._known[name][0] == size for name, (size, _) in read.items()):
+            return
+        self._known = dict(read)
+        if self.path is not None:
+            document = {name: [size, [_entry_to_json(entry) for entry in entries]] for name, (size, entries) in read.items()}
+            index_files.write(self.path, _FORMAT, json.dumps(document, separators=(",", ":")).encode())
+
+    def _load(self) -> None:
+        content = index_files.read(self.path, _FORMAT) if self.path is not None else None
+        if content is not None:
+            self._known = {
+                name: (size, tuple(_entry_from_json(entry) for entry in entries))
+                for name, (size, entries) in json.loads(content).items()
+            }
+
+
+def read_manifest_list(paths: TablePaths, url: str) -> tuple[ManifestRef, ...]:
+    """The manifests of a snapshot.
+
+    Raises:
+        SourceUnreadable: the file is missing, damaged or references something outside the table.
+    """
+    path = paths.path_of(paths.name_of(url))
+    content = _read_bytes(path)
+    with _damage_named(path):
+        return tuple(
+            ManifestRef(
+                name=paths.name_of(record["manifest_path"]),
+                bytes=int(record["manifest_length"]),
+                sequence=int(record["sequence_number"]),
+                entries=int(record["added_files_count"]) + int(record["existing_files_count"]),
+            )
+            for record in _records(content)
+        )
+
+
+def read_entries(paths: TablePaths, refs: Iterable[ManifestRef], memory: ManifestMemory) -> Iterator[Entry]:
+    """All live entries of these manifests, sequence numbers inherited.
+
+    Raises:
+        SourceUnreadable: a manifest is missing or damaged.
+    """
+    read = {}
+    for ref in refs:
+        entries = memory.get(ref)
+        if entries is None:
+            entries = _read_manifest(paths, ref)
+        read[ref.name] = (ref.bytes, entries)
+        for entry in entries:
+            yield entry if entry.sequence is not None else replace(entry, sequence=ref.sequence)
+    memory.keep(read)
+
+
+def _read_manifest(paths: TablePaths, ref: ManifestRef) -> tuple[Entry, ...]:
+    path = paths.path_of(ref.name)
+    content = _read_bytes(path)
+    with _damage_named(path):
+        if len(content) != ref.bytes:
+            raise ValueError(f"it has {len(content)} bytes, the manifest list says {ref.bytes}")
+        entries = tuple(_entry(paths, record) for record in _records(content) if record["status"] != _DELETED)
+        if len(entries) != ref.entries:
+            raise ValueError(f"it names {len(entries)} files, the manifest list says {ref.entries}")
+    return entries
+
+
+def _records(content: bytes) -> Iterator[Any]:
+    return iter(fastavro.reader(io.BytesIO(content)))
+
+
+def _entry(paths: TablePaths, record: Mapping[str, Any]) -> Entry:
+    file = record["data_file"]
+    referenced = file.get("referenced_data_file")
+    sequence = record["sequence_number"]
+    return Entry(
+        content=int(file.get("content", _DATA)),
+        file_format=str(file["file_format"]),
+        name=paths.name_of(file["file_path"]),
+        rows=int(file["record_count"]),
+        bytes=int(file["file_size_in_bytes"]),
+        sequence=None if sequence is None else int(sequence),
+        bounds=_bounds(file),
+        referenced=None if referenced is None else paths.name_of(referenced),
+        offset=file.get("content_offset"),
+        length=file.get("content_size_in_bytes"),
+    )
+
+
+def _bounds(file: Mapping[str, Any]) -> dict[int, Bounds]:
+    """Bounds of the columns of eight bytes: all a reader that prunes by time needs, at a fraction of the memory."""
+    low, high, nulls = (_by_field(file.get(key)) for key in ("lower_bounds", "upper_bounds", "null_value_counts"))
+    bounds = {
+        field_id: Bounds(_int64(low[field_id]), _int64(high[field_id]), nulls.get(field_id) != 0)
+        for field_id in low.keys() & high.keys()
+        if len(low[field_id]) == len(high[field_id]) == _INT64_BYTES
+    }
+    all_null = {field_id for field_id, count in nulls.items() if count == file["record_count"]}
+    return bounds | {field_id: Bounds(None, None, True) for field_id in all_null - bounds.keys()}
+
+
+def _by_field(pairs: Iterable[Mapping[str, Any]] | None) -> dict[int, Any]:
+    return {pair["key"]: pair["value"] for pair in pairs or ()}
+
+
+def _int64(value: bytes) -> int:
+    return int.from_bytes(value, "little", signed=True)
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SourceUnreadable(
+            f"'{path}' cannot be read ({error.strerror}); restore it, or let HypAware compact the table"
+        ) from None
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except SourceUnreadable:
+        raise
+    # A decoder given garbage may raise anything at all; whatever it is, the file is damaged.
+    except Exception as error:
+        raise SourceUnreadable(
+            f"'{path}' is damaged ({type(error).__name__}: {error}); restore it, or let HypAware compact the table"
+        ) from None
+
+
+def _entry_to_json(entry: Entry) -> list[Any]:
+    bounds = [[field_id, bound.low, bound.high, bound.nulls] for field_id, bound in entry.bounds.items()]
+    deletion = [entry.referenced, entry.offset, entry.length]
+    return [entry.content, entry.file_format, entry.name, entry.rows, entry.bytes, entry.sequence, bounds, *deletion]
+
+
+def _entry_from_json(value: list[Any]) -> Entry:
+    content, file_format, name, rows, size, sequence, bounds, referenced, offset, length = value
+    by_field = {field_id: Bounds(low, high, nulls) for field_id, low, high, nulls in bounds}
+    return Entry(content, file_format, name, rows, size, sequence, by_field, referenced, offset, length)

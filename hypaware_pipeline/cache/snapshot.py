@@ -1,0 +1,324 @@
+"""The pin of one source: the exact snapshot, data files and deletion vectors one attempt reads.
+
+Why the highest `v<N>.metadata.json` and never `version-hint.text`: the hint is written afterwards and as best effort; a metadata
+file appears by rename and is complete. A torn one is therefore damage, and an older one is never read in its place: it would show a
+table with fewer rows.
+
+Why an attempt is repeated only when something changed: files vanish when HypAware swaps a generation, and then the cursor or the
+newest metadata differ from what they were. If they do not, the file is truly gone, and trying again mends nothing.
+
+Why paths are rebased: metadata holds the absolute URLs of the machine that wrote it. What follows the table's own URL is the
+file's name; everything is read below the directory the cursor points to, and nothing else is.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hypaware_pipeline.cache.layout import CURSOR_FILE, Cursor, SourceLocation, has_generations, has_metadata, read_cursor
+from hypaware_pipeline.cache.manifests import Bounds, Entry, ManifestMemory, TablePaths, read_entries, read_manifest_list
+from hypaware_pipeline.errors import SourceUnreadable
+from hypaware_pipeline.model import INTERNAL_PREFIX, Column, ColumnType
+
+_METADATA_NAME = re.compile(r"v(\d+)\.metadata\.json")
+_ATTEMPTS = 5
+# HypAware writes a new source's first rows before its cursor; a moment later the cursor is there.
+_CURSOR_WAIT_SECONDS = 0.05
+
+# Iceberg's types as HypAware's. HypAware writes the first seven; the others come from tables of third-party writers.
+_TYPES = {
+    "string": ColumnType.STRING,
+    "int": ColumnType.INT32,
+    "long": ColumnType.INT64,
+    "double": ColumnType.DOUBLE,
+    "boolean": ColumnType.BOOLEAN,
+    "timestamptz": ColumnType.TIMESTAMP,
+    "variant": ColumnType.JSON,
+    "timestamp": ColumnType.TIMESTAMP,
+    "timestamp_ns": ColumnType.TIMESTAMP,
+    "timestamptz_ns": ColumnType.TIMESTAMP,
+    "float": ColumnType.DOUBLE,
+    "date": ColumnType.STRING,
+}
+_MICROSECONDS_PER_DAY = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRef:
+    """A deletion vector: where its blob lies (offset and length in bytes) and how many rows it deletes."""
+
+    path: Path
+    name: str
+    offset: int
+    length: int
+    rows: int
+
+    @property
+    def identity(self) -> str:
+        """Differs whenever the deleted rows do: HypAware never writes a file name twice."""
+        return f"{self.name}:{self.offset}:{self.length}"
+
+
+@dataclass(frozen=True, slots=True)
+class DayBounds:
+    """Between which raw days (days since 1970-01-01, both included) a column's values lie, and whether some may be null.
+
+    No day at all: every value is null.
+    """
+
+    days: tuple[int, int] | None
+    nulls: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One immutable data file of a snapshot. `name` is its path below the table directory, `rows` counts deleted ones too."""
+
+    path: Path
+    name: str
+    rows: int
+    bytes: int
+    deletion: DeletionRef | None
+    day_bounds: Mapping[str, DayBounds] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceVersion:
+    """What changes when a source does: its live table, its retention cut-off, the newest metadata file (None: no table yet)."""
+
+    table_dir: Path
+    retention_cutoff_ms: int | None
+    metadata: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePin:
+    """One source at one snapshot.
+
+    Attributes:
+        metadata_path: The metadata file read; None for a source without a table.
+        table_uuid: Iceberg's id of the table, empty without one. HypAware gives a new one at every compaction.
+        snapshot_id: None when nothing was ever committed.
+        columns: The table's columns in order, internal ones left out.
+    """
+
+    location: SourceLocation
+    version: SourceVersion
+    metadata_path: Path | None
+    table_uuid: str
+    snapshot_id: int | None
+    sequence_number: int
+    columns: tuple[Column, ...]
+    files: tuple[DataFile, ...]
+
+    @property
+    def retention_cutoff_ms(self) -> int | None:
+        """Rows before this instant were deleted by retention; None when none ever were."""
+        return self.version.retention_cutoff_ms
+
+    @property
+    def table_dir(self) -> Path:
+        """The live table directory at the time."""
+        return self.version.table_dir
+
+
+def pin_source(location: SourceLocation, memory: ManifestMemory, *, sleep: Callable[[float], None] = time.sleep) -> SourcePin:
+    """Pin one source as it is now.
+
+    Raises:
+        SourceUnreadable: cursor, metadata or manifests are missing or damaged, or the table holds what cannot be read.
+    """
+    _wait_for_cursor(location, sleep)
+    for _ in range(_ATTEMPTS - 1):
+        cursor = read_cursor(location)
+        version = _version_of(cursor)
+        try:
+            return _pin_version(location, cursor, version, memory)
+        except SourceUnreadable:
+            if source_version(location) == version:
+                raise
+    cursor = read_cursor(location)
+    return _pin_version(location, cursor, _version_of(cursor), memory)
+
+
+def source_version(location: SourceLocation) -> SourceVersion:
+    """What a source is now, for comparison with a pin's.
+
+    Raises:
+        SourceUnreadable: the cursor is missing or torn.
+    """
+    return _version_of(read_cursor(location))
+
+
+def _wait_for_cursor(location: SourceLocation, sleep: Callable[[float], None]) -> None:
+    for _ in range(_ATTEMPTS):
+        if (location.directory / CURSOR_FILE).exists() or has_metadata(location.directory):
+            return
+        sleep(_CURSOR_WAIT_SECONDS)
+
+
+def _version_of(cursor: Cursor) -> SourceVersion:
+    return SourceVersion(cursor.table_dir, cursor.retention_cutoff_ms, _newest_metadata(cursor.table_dir))
+
+
+def _newest_metadata(table_dir: Path) -> str | None:
+    try:
+        names = [entry.name for entry in (table_dir / "metadata").iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise SourceUnreadable(f"'{table_dir}/metadata' cannot be listed ({error.strerror}); check its permissions") from None
+    versions = {int(match[1]): name for name in names if (match := _METADATA_NAME.fullmatch(name))}
+    return versions[max(versions)] if versions else None
+
+
+def _pin_version(location: SourceLocation, cursor: Cursor, version: SourceVersion, memory: ManifestMemory) -> SourcePin:
+    if version.metadata is None:
+        _ensure_empty(location, cursor)
+        return SourcePin(location, version, None, "", None, 0, (), ())
+    path = version.table_dir / "metadata" / version.metadata
+    metadata = _read_metadata(path)
+    try:
+        return _pin_metadata(location, version, path, metadata, memory)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(path, f"not the metadata of a table ({type(error).__name__}: {error})") from None
+
+
+def _ensure_empty(location: SourceLocation, cursor: Cursor) -> None:
+    """A source without a table is empty only if nothing says otherwise."""
+    if has_metadata(cursor.table_dir):
+        what = "holds metadata files under names this reader does not know (known: v<N>.metadata.json)"
+    elif cursor.rows:
+        what = f"holds no table, though {CURSOR_FILE} counts {cursor.rows} rows in it"
+    elif not cursor.table_dir.exists() and has_generations(location.directory):
+        what = f"is gone, though {CURSOR_FILE} names it"
+    else:
+        return
+    raise SourceUnreadable(f"{location}: '{cursor.table_dir}' {what}; restore the directory from a backup")
+
+
+def _read_metadata(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise SourceUnreadable(f"'{path}' cannot be read ({error.strerror}); restore it from a backup") from None
+    except ValueError:
+        raise _damaged(path, "no JSON document") from None
+
+
+def _damaged(path: Path, what: str) -> SourceUnreadable:
+    return SourceUnreadable(f"'{path}' is torn: {what}; restore it from a backup. No older metadata is read in its place")
+
+
+def _pin_metadata(
+    location: SourceLocation, version: SourceVersion, path: Path, metadata: Mapping[str, Any], memory: ManifestMemory
+) -> SourcePin:
+    fields = _current_fields(metadata)
+    snapshot = _current_snapshot(metadata)
+    files: tuple[DataFile, ...] = ()
+    if snapshot is not None:
+        paths = TablePaths(version.table_dir, str(metadata["location"]))
+        refs = read_manifest_list(paths, str(snapshot["manifest-list"]))
+        files = _live_files(location, paths, read_entries(paths, refs, memory), fields)
+    return SourcePin(
+        location=location,
+        version=version,
+        metadata_path=path,
+        table_uuid=str(metadata["table-uuid"]),
+        snapshot_id=None if snapshot is None else int(snapshot["snapshot-id"]),
+        sequence_number=int(metadata["last-sequence-number"]),
+        columns=tuple(
+            Column(str(item["name"]), _column_type(location, item))
+            for item in fields
+            if not str(item["name"]).startswith(INTERNAL_PREFIX)
+        ),
+        files=files,
+    )
+
+
+def _current_fields(metadata: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    current = metadata["current-schema-id"]
+    schema = next((schema for schema in metadata["schemas"] if schema["schema-id"] == current), None)
+    if schema is None:
+        raise ValueError(f"current-schema-id {current!r} is not among its schemas")
+    return list(schema["fields"])
+
+
+def _current_snapshot(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    current = metadata.get("current-snapshot-id")
+    # Some writers say -1 for a table nothing was committed to.
+    if current is None or current == -1:
+        return None
+    snapshots: list[Mapping[str, Any]] = metadata["snapshots"]
+    snapshot = next((snapshot for snapshot in snapshots if snapshot["snapshot-id"] == current), None)
+    if snapshot is None:
+        raise ValueError(f"current-snapshot-id {current!r} is not among its snapshots")
+    return snapshot
+
+
+def _column_type(location: SourceLocation, item: Mapping[str, Any]) -> ColumnType:
+    name = item["type"]
+    known = _TYPES.get(name) if isinstance(name, str) else None
+    if known is None:
+        raise SourceUnreadable(
+            f"{location}: column '{item['name']}' has type {name if isinstance(name, str) else name['type']!r}, "
+            f"which cannot be exported (known: {', '.join(_TYPES)})"
+        )
+    return known
+
+
+def _live_files(
+    location: SourceLocation, paths: TablePaths, entries: Iterable[Entry], fields: list[Mapping[str, Any]]
+) -> tuple[DataFile, ...]:
+    """Data files with the newest deletion vector of each, sorted by name: manifests reorder files, a reader must not notice."""
+    data: list[Entry] = []
+    deletions: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.is_data:
+            data.append(entry)
+        elif entry.is_deletion_vector and entry.referenced is not None:
+            known = deletions.get(entry.referenced)
+            if known is None or _sequence(entry) > _sequence(known):
+                deletions[entry.referenced] = entry
+        else:
+            raise SourceUnreadable(
+                f"{location}: '{paths.path_of(entry.name)}' holds deletions that are no deletion vector of one data file; "
+                "HypAware writes none such. Compact the table with HypAware, or with the program that wrote them"
+            )
+    units = {int(item["id"]): str(item["name"]) for item in fields if item["type"] in ("timestamp", "timestamptz")}
+    return tuple(_data_file(paths, entry, deletions.get(entry.name), units) for entry in sorted(data, key=lambda item: item.name))
+
+
+def _data_file(paths: TablePaths, entry: Entry, deletion: Entry | None, times: Mapping[int, str]) -> DataFile:
+    if entry.file_format.upper() != "PARQUET":
+        raise SourceUnreadable(f"'{paths.path_of(entry.name)}' is {entry.file_format}; only Parquet data files are read")
+    applies = deletion is not None and _sequence(deletion) >= _sequence(entry)
+    return DataFile(
+        path=paths.path_of(entry.name),
+        name=entry.name,
+        rows=entry.rows,
+        bytes=entry.bytes,
+        deletion=_deletion_ref(paths, deletion) if deletion is not None and applies else None,
+        day_bounds={times[field_id]: _day_bounds(bounds) for field_id, bounds in entry.bounds.items() if field_id in times},
+    )
+
+
+def _deletion_ref(paths: TablePaths, entry: Entry) -> DeletionRef:
+    path = paths.path_of(entry.name)
+    if entry.offset is None or entry.length is None:
+        raise SourceUnreadable(f"'{path}': its manifest does not say where the deletion vector lies in it; compact the table")
+    return DeletionRef(path, entry.name, entry.offset, entry.length, entry.rows)
+
+
+def _day_bounds(bounds: Bounds) -> DayBounds:
+    if bounds.low is None or bounds.high is None:
+        return DayBounds(None, bounds.nulls)
+    return DayBounds((bounds.low // _MICROSECONDS_PER_DAY, bounds.high // _MICROSECONDS_PER_DAY), bounds.nulls)
+
+
+def _sequence(entry: Entry) -> int:
+    return entry.sequence or 0
