@@ -67,7 +67,7 @@ $(LOCKED): requirements.lock
 # lock lags behind pyproject.toml.
 $(READY): $(LOCKED) pyproject.toml
 	@$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
-	@$(PY) -m pip check
+	@missing=$$($(PY) -m pip check) || { echo "$$missing" >&2; echo "requirements.lock lags behind pyproject.toml: make lock" >&2; exit 1; }
 	@touch $(READY)
 
 $(UV):
