@@ -1,0 +1,206 @@
+"""Rows on their way into a file: which can be encoded, and how many belong together.
+
+Why rows are checked here and not by the writers: both formats must refuse the same rows, and a writer that meets a bad one
+in the middle of a file can no longer leave it out. Whole columns are checked; single values are looked at only where a
+column failed.
+
+What is refused: text that is no UTF-8 (Parquet readers do not check it, and every reader of the copy would fail), JSON
+columns whose text is no JSON, timestamps outside the years 0001 to 9999 (ISO-8601 has no agreed form for them, and Python
+readers refuse them).
+
+Why groups are cut by the bytes of each row alone: the same rows must give the same bytes however they were batched and
+whether a column came dictionary-encoded. So a row counts what it would take decoded.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hypaware_pipeline.model import Column, ColumnType
+from hypaware_pipeline.plugins.contracts import RefusedRow
+from hypaware_pipeline.sinks.encoders.json_kernels import JsonKernels
+
+_ARROW_TYPES = {
+    ColumnType.STRING: pa.string(),
+    ColumnType.INT32: pa.int32(),
+    ColumnType.INT64: pa.int64(),
+    ColumnType.DOUBLE: pa.float64(),
+    ColumnType.BOOLEAN: pa.bool_(),
+    ColumnType.TIMESTAMP: pa.timestamp("us", "UTC"),
+    ColumnType.JSON: pa.string(),
+}
+_FIRST_MICROSECOND = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z
+_LAST_MICROSECOND = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z
+_OFFSET_BYTES = 4  # what Arrow keeps per string beside its text
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Consecutive rows: one array per column, plain or dictionary-encoded, and the decoded size of each row in bytes."""
+
+    arrays: tuple[pa.Array, ...]
+    sizes: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, arrays: Sequence[pa.Array]) -> "Rows":
+        """Rows of these arrays, at least one."""
+        return cls(tuple(arrays), np.sum([_value_bytes(array) for array in arrays], axis=0, dtype=np.int64))
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.sizes)
+
+    def slice(self, start: int, stop: int) -> "Rows":
+        """The rows from `start` to before `stop`, without a copy."""
+        return Rows(tuple(array.slice(start, stop - start) for array in self.arrays), self.sizes[start:stop])
+
+
+class RowGate:
+    """Passes on the rows that can be encoded, in order, and remembers the others in `refused`; `passed` counts the good ones."""
+
+    def __init__(self, columns: Sequence[Column], kernels: JsonKernels) -> None:
+        if not columns:
+            raise ValueError("a dataset without columns cannot be encoded")
+        self.refused: list[RefusedRow] = []
+        self.passed = 0
+        self._columns = columns
+        self._kernels = kernels
+
+    def pass_on(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Rows]:
+        """The good rows of each batch; batches without one are skipped."""
+        seen = 0
+        for batch in batches:
+            arrays = [_as_declared(batch.column(column.name), column) for column in self._columns]
+            refused = self._refusals(arrays)
+            if refused:
+                keep = np.ones(batch.num_rows, np.bool_)
+                keep[list(refused)] = False
+                arrays = [array.filter(pa.array(keep)) for array in arrays]
+                self.refused += [RefusedRow(seen + position, reason) for position, reason in sorted(refused.items())]
+            seen += batch.num_rows
+            self.passed += batch.num_rows - len(refused)
+            if batch.num_rows > len(refused):
+                yield Rows.of(arrays)
+
+    def _refusals(self, arrays: Sequence[pa.Array]) -> dict[int, str]:
+        """Positions of the bad rows, each with the first thing that is wrong with it."""
+        found: dict[int, str] = {}
+        for column, array in zip(self._columns, arrays, strict=True):
+            if column.type is ColumnType.TIMESTAMP:
+                for position in _outside_calendar(array):
+                    found.setdefault(int(position), f"column '{column.name}': timestamp outside the years 0001 to 9999")
+            elif pa.types.is_string(array.type) or pa.types.is_dictionary(array.type):
+                for position, reason in self._bad_texts(array, is_json=column.type is ColumnType.JSON):
+                    found.setdefault(position, f"column '{column.name}': {reason}")
+        return found
+
+    def _bad_texts(self, array: pa.Array, *, is_json: bool) -> Iterator[tuple[int, str]]:
+        """Bad positions of a text column; of a dictionary-encoded one every distinct value is looked at once."""
+        values = distinct_values(array)
+        no_text = _invalid_utf8(values)
+        yield from ((position, "not valid UTF-8") for position in _positions(array, no_text))
+        if is_json:
+            if no_text.any():
+                values = pc.if_else(pa.array(no_text), pa.scalar(None, pa.string()), values)
+            yield from ((position, "not valid JSON") for position in _positions(array, self._kernels.invalid(values)))
+
+
+def groups(stream: Iterable[Rows], *, limit_bytes: int, limit_rows: int) -> Iterator[list[Rows]]:
+    """Consecutive rows that fit the limits together, as a list of pieces; a row that is larger makes a group of its own.
+
+    Where a group ends depends on the rows alone, not on how `stream` cuts them.
+    """
+    group: list[Rows] = []
+    free_bytes, free_rows = limit_bytes, limit_rows
+    for rows in stream:
+        ends = np.cumsum(rows.sizes)
+        start = 0
+        while start < len(rows):
+            taken = int(ends[start - 1]) if start else 0
+            stop = min(int(np.searchsorted(ends, taken + free_bytes, side="right")), start + free_rows)
+            if stop <= start and not group:
+                stop = start + 1
+            if stop > start:
+                group.append(rows.slice(start, stop))
+                free_bytes -= int(ends[stop - 1]) - taken
+                free_rows -= stop - start
+                start = stop
+            if start < len(rows):
+                yield group
+                group, free_bytes, free_rows = [], limit_bytes, limit_rows
+    if group:
+        yield group
+
+
+def distinct_values(array: pa.Array) -> pa.Array:
+    """The dictionary of a dictionary-encoded array, else the array itself."""
+    return array.dictionary if pa.types.is_dictionary(array.type) else array
+
+
+def map_distinct(array: pa.Array, values: pa.Array) -> pa.Array:
+    """An array like `array` with `values` in the place of its distinct values."""
+    return pa.DictionaryArray.from_arrays(array.indices, values) if pa.types.is_dictionary(array.type) else values
+
+
+def decoded(array: pa.Array) -> pa.Array:
+    """The array without its dictionary."""
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    """The Arrow type in which the values of a column travel."""
+    return _ARROW_TYPES[column.type]
+
+
+def _as_declared(array: pa.Array, column: Column) -> pa.Array:
+    wanted = arrow_type(column)
+    if pa.types.is_dictionary(array.type) and array.type.value_type == wanted == pa.string():
+        return array
+    array = decoded(array)
+    return array if array.type == wanted else array.cast(wanted)
+
+
+def _value_bytes(array: pa.Array) -> npt.NDArray[np.int64]:
+    values = distinct_values(array)
+    if not pa.types.is_string(values.type):
+        return np.full(len(array), 1 if pa.types.is_boolean(values.type) else values.type.byte_width, np.int64)
+    lengths = pc.binary_length(values)
+    if pa.types.is_dictionary(array.type):
+        lengths = lengths.take(array.indices)
+    return np.asarray(lengths.fill_null(0).to_numpy(zero_copy_only=False)).astype(np.int64) + _OFFSET_BYTES
+
+
+def _positions(array: pa.Array, bad_values: npt.NDArray[np.bool_]) -> list[int]:
+    """Where the bad ones among the distinct values of `array` stand in it."""
+    if not bad_values.any():
+        return []
+    bad: Any = pa.array(bad_values)
+    if pa.types.is_dictionary(array.type):
+        bad = bad.take(array.indices).fill_null(False)
+    return [int(position) for position in np.flatnonzero(bad.to_numpy(zero_copy_only=False))]
+
+
+def _invalid_utf8(values: pa.StringArray) -> npt.NDArray[np.bool_]:
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return np.array([not _is_utf8(value) for value in values.cast(pa.binary()).to_pylist()], np.bool_)
+    return np.zeros(len(values), np.bool_)
+
+
+def _is_utf8(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _outside_calendar(array: pa.TimestampArray) -> npt.NDArray[np.int64]:
+    microseconds = array.cast(pa.int64()).fill_null(0).to_numpy()
+    return np.flatnonzero((microseconds < _FIRST_MICROSECOND) | (microseconds > _LAST_MICROSECOND))
