@@ -11,7 +11,6 @@ Types and expressions are those SQLite and PostgreSQL share.
 import datetime as dt
 import uuid
 from collections.abc import Callable
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -100,7 +99,7 @@ def prepare(connection: sa.Connection, now: dt.datetime) -> str:
     return str(stored.ledger_id)
 
 
-def _stored_meta(connection: sa.Connection) -> sa.Row[Any] | None:
+def _stored_meta(connection: sa.Connection) -> sa.Row[int, str] | None:
     """What the database says it is; None when it is empty."""
     tables = set(sa.inspect(connection).get_table_names())
     if meta.name in tables:
