@@ -1,7 +1,7 @@
 """The small files beside the tables: `cursor.json`, `_hyp_ingest_seq.json`, the spool; and who may change them.
 
-Why locks on directories: HypAware leaves several writers of one cache to luck. A test that compares what was exported with what was
-written needs a writer that loses nothing itself. Locking the directory leaves no file behind that HypAware would not write.
+Why locks on directories: HypAware leaves several writers of one cache to luck. A test that compares what was exported with what
+was written needs a writer that loses nothing itself. Locking the directory leaves no file behind that HypAware would not write.
 """
 
 import datetime as dt

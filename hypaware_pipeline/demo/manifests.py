@@ -1,7 +1,7 @@
 """Manifests and manifest lists, field for field as HypAware's.
 
-Why entries of added files carry no sequence number: they inherit it from the manifest list, so that a commit that lost a race is tried
-again without writing its manifests again.
+Why entries of added files carry no sequence number: they inherit it from the manifest list, so that a commit that lost a race
+is tried again without writing its manifests again.
 """
 
 import io
@@ -55,7 +55,7 @@ def data_entry(snapshot_id: int, file: DataFile, url: str) -> Record:
         "file_format": "PARQUET",
         "partition": file.partition,
         "record_count": file.rows,
-        "file_size_in_bytes": file.bytes,
+        "file_size_in_bytes": file.size,
         "value_counts": _pairs(dict.fromkeys(file.nulls, file.rows)),
         "null_value_counts": _pairs(file.nulls),
         "lower_bounds": _pairs(file.lower),
@@ -158,7 +158,7 @@ def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-# --- Avro schemas ----------------------------------------------------------------------------------------------------------------
+# --- Avro schemas ---------------------------------------------------------------------------------------------------------------
 
 
 def _field(name: str, field_id: int, avro_type: Any) -> Record:

@@ -1,10 +1,10 @@
 """Table metadata: the versions of `v<N>.metadata.json` of one generation, and how a new one is committed.
 
-Why a hard link decides a race: HypAware looks whether version N exists and then renames, which two writers can both win. Linking a
-finished file to the name fails for the second of them, so that several writers on one table never lose a commit.
+Why a hard link decides a race: HypAware looks whether version N exists and then renames, which two writers can both win.
+Linking a finished file to the name fails for the second of them, so that several writers on one table never lose a commit.
 
-Why the JSON is not indented as HypAware's is: Python's indenting encoder is ten times slower, and a cache of many commits is mostly
-metadata.
+Why the JSON is not indented as HypAware's is: Python's indenting encoder is ten times slower, and a cache of many commits is
+mostly metadata.
 """
 
 import json
@@ -20,7 +20,7 @@ Metadata = dict[str, Any]
 _LOG_ENTRIES: Final = 100
 
 
-class CommitConflict(Exception):  # noqa: N818  a lost race, not a fault
+class CommitConflict(Exception):
     """Another writer committed this version first."""
 
 

@@ -1,9 +1,10 @@
 """Data files as HypAware writes them, and the statistics its manifests carry of them.
 
-Why a footer is patched: VARIANT is an annotation on a group, and Arrow can read it but not write it. The footer lies at the end of
-the file, so a few bytes more in it move nothing else.
+Why a footer is patched: VARIANT is an annotation on a group, and Arrow can read it but not write it. The footer lies at the end
+of the file, so a few bytes more in it move nothing else.
 
-Why there are no statistics in the files: HypAware's footers carry no usable minima. A reader must get its bounds from the manifests.
+Why there are no statistics in the files: HypAware's footers carry no usable minima. A reader must get its bounds from the
+manifests.
 """
 
 import json
@@ -44,12 +45,12 @@ Bound = Any
 
 @dataclass(slots=True)
 class DataFile:
-    """One data file as a manifest describes it. Bounds and counts are by field id."""
+    """One data file as a manifest describes it. Bounds and counts are by field id; `size` is in bytes."""
 
     path: Path
     partition: dict[str, str | None]
     rows: int = 0
-    bytes: int = 0
+    size: int = 0
     nulls: dict[int, int] = field(default_factory=dict)
     lower: dict[int, bytes] = field(default_factory=dict)
     upper: dict[int, bytes] = field(default_factory=dict)
@@ -82,7 +83,7 @@ class DataFileWriter:
             raise ValueError(f"{self._file.path}: no rows were given")
         self._writer.close()
         annotate_variants(self._file.path, self._schema)
-        self._file.bytes = self._file.path.stat().st_size
+        self._file.size = self._file.path.stat().st_size
         for column in self._schema.columns:
             if column.id in self._bounds:
                 low, high = self._bounds[column.id]
@@ -140,7 +141,7 @@ def _through_duckdb(source: Path, target: Path, field_ids: str, options: str) ->
 
 
 def _is_shredded(element: pa.Field) -> bool:
-    return pa.types.is_struct(element.type) and element.type.get_field_index("typed_value") >= 0
+    return bool(pa.types.is_struct(element.type)) and element.type.get_field_index("typed_value") >= 0
 
 
 def _conform(table: pa.Table, schema: TableSchema) -> pa.Table:

@@ -1,9 +1,10 @@
 """One generation of a cache table: its files, and the commits that add data files and deletion vectors.
 
-Why a commit is a function of the metadata it found: it is tried again on the metadata of whoever was faster, as often as it takes.
+Why a commit is a function of the metadata it found: it is tried again on the metadata of whoever was faster, as often as it
+takes.
 
-Why an older vector's manifest is written again: a data file has one deletion vector at a time. The newer one contains the older one's
-positions, and the manifest that listed the older must no longer list it as live.
+Why an older vector's manifest is written again: a data file has one deletion vector at a time. The newer one contains the older
+one's positions, and the manifest that listed the older must no longer list it as live.
 """
 
 import random
@@ -61,6 +62,7 @@ class Table:
         self._clock = clock
         self._rng = rng
         self._store = MetadataStore(directory / "metadata", f"file://{directory}")
+        self._last_list: tuple[str, list[Record]] = ("", [])
 
     @classmethod
     def create(cls, directory: Path, head: manifests.TableHead, *, location: str, clock: Clock, rng: random.Random) -> "Table":
@@ -115,7 +117,7 @@ class Table:
         summary = {
             "added-data-files": len(files),
             "added-records": sum(file.rows for file in files),
-            "added-files-size": sum(file.bytes for file in files),
+            "added-files-size": sum(file.size for file in files),
             "changed-partition-count": len({tuple(file.partition.values()) for file in files}),
         }
         self._commit_snapshot(snapshot_id, lambda found: _Change(self._listed(found), [manifest], "append", summary))
@@ -145,7 +147,7 @@ class Table:
             for _, entry in self._live(listed, "data")
         ]
 
-    # --- deletes ---------------------------------------------------------------------------------------------------------------
+    # --- deletes ------------------------------------------------------------------------------------------------------------
 
     def _delete_change(self, found: Metadata, snapshot_id: int, positions: Mapping[str, BitMap]) -> _Change:
         listed = self._listed(found)
@@ -196,12 +198,17 @@ class Table:
             return BitMap()
         return read_vector(self._local(vector), vector["content_offset"], vector["content_size_in_bytes"])
 
-    # --- reading what is there ---------------------------------------------------------------------------------------------------
+    # --- reading what is there ----------------------------------------------------------------------------------------------
 
     def _listed(self, found: Metadata) -> list[Record]:
-        """The manifests of the current snapshot."""
+        """The manifests of the current snapshot. Those of the last commit are remembered: the list of a long history is long."""
         snapshot = metadata.current_snapshot(found)
-        return manifests.read_records(self._metadata_file(snapshot["manifest-list"])) if snapshot else []
+        if snapshot is None:
+            return []
+        url = snapshot["manifest-list"]
+        if url != self._last_list[0]:
+            self._last_list = (url, manifests.read_records(self._metadata_file(url)))
+        return self._last_list[1]
 
     def _live(self, listed: Sequence[Record], content: manifests.Content) -> Iterator[tuple[Record, Record]]:
         """The live entries of manifests of one kind, with what they inherit, each with its manifest."""
@@ -222,7 +229,7 @@ class Table:
     def _local(self, record: Record) -> Path:
         return self._directory / "data" / str(record["file_path"]).rsplit("/", 1)[1]
 
-    # --- commits -----------------------------------------------------------------------------------------------------------------
+    # --- commits ------------------------------------------------------------------------------------------------------------
 
     def _write_manifest(
         self, suffix: str, head: manifests.TableHead, content: manifests.Content, snapshot_id: int, entries: Sequence[Record]
@@ -238,12 +245,14 @@ class Table:
             name = f"snap-{snapshot_id}-1-{self.new_uuid()}.avro"
             placed = [_placed(manifest, sequence_number, found["next-row-id"]) for manifest in made.added]
             kept = [_placed(manifest, sequence_number, None) for manifest in made.kept]
-            manifests.write_manifest_list(self._directory / "metadata" / name, snapshot_id, sequence_number, [*kept, *placed])
+            listed = [*kept, *placed]
+            manifests.write_manifest_list(self._directory / "metadata" / name, snapshot_id, sequence_number, listed)
+            self._last_list = (f"{found['location']}/metadata/{name}", listed)
             snapshot = {
                 "snapshot-id": snapshot_id,
                 "sequence-number": sequence_number,
                 "timestamp-ms": epoch_millis(self._clock()),
-                "manifest-list": f"{found['location']}/metadata/{name}",
+                "manifest-list": self._last_list[0],
                 "summary": _summary(made, metadata.current_snapshot(found)),
             }
             return metadata.with_snapshot(found, snapshot)

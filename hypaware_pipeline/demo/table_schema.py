@@ -1,7 +1,7 @@
 """Columns of a cache table: HypAware's types as Iceberg, Arrow and Parquet spell them.
 
-Why required columns are listed here: a destination takes every column as nullable, so the rest of the project does not know which ones
-HypAware declares as required. Its Parquet files and its metadata say so, and a reader has to cope with both.
+Why required columns are listed here: a destination takes every column as nullable, so the rest of the project does not know
+which ones HypAware declares as required. Its Parquet files and its metadata say so, and a reader has to cope with both.
 """
 
 import datetime as dt
@@ -169,7 +169,7 @@ def infer_columns(rows: "pa.Table | Sequence[Mapping[str, Any]]") -> tuple[Colum
 
 
 def to_physical(rows: "pa.Table | Sequence[Mapping[str, Any]]", schema: TableSchema) -> pa.Table:
-    """Rows as a data file of this table holds them, minus the sequence column: columns the table lacks are dropped, JSON is VARIANT.
+    """Rows as a data file of this table holds them, less the sequence: columns the table lacks are dropped, JSON is VARIANT.
 
     Raises:
         ValueError: a required column is null somewhere.

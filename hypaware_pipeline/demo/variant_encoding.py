@@ -1,9 +1,9 @@
 """JSON values to VARIANT, by HypAware's rules.
 
-Why an encoder of our own and not DuckDB's: a reader is proved by what HypAware writes, and the two differ where it hurts. HypAware
-makes every integer above 32 bits a double (JavaScript has no other number) and shares one sorted dictionary of keys among all rows
-of a column chunk; DuckDB keeps 64-bit integers and a dictionary per row. DuckDB also costs several milliseconds a file, and a cache
-has thousands of small ones.
+Why an encoder of our own and not DuckDB's: a reader is proved by what HypAware writes, and the two differ where it hurts.
+HypAware makes every integer above 32 bits a double (JavaScript has no other number) and shares one sorted dictionary of keys
+among all rows of a column chunk; DuckDB keeps 64-bit integers and a dictionary per row. DuckDB also costs several milliseconds
+a file, and a cache has thousands of small ones.
 
 Why distinct texts only: the same 4 KB list of tools stands on every row of a conversation. It is parsed and encoded once.
 """

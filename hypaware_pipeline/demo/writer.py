@@ -1,11 +1,12 @@
 """A writer of caches in HypAware's on-disk format: the demo, tests and benchmarks fill caches with it.
 
-Why it imitates a process and not a file format: what makes a cache hard to export is how it changes. One `CacheWriter` is one process
-with its own block of sequence numbers; two of them on one cache commit lower numbers after higher ones, as HypAware's daemon and its
-CLI do. Compaction swaps generations, purge and retention delete in several commits, a spool holds rows no reader sees.
+Why it imitates a process and not a file format: what makes a cache hard to export is how it changes. One `CacheWriter` is one
+process with its own block of sequence numbers; two of them on one cache commit lower numbers after higher ones, as HypAware's
+daemon and its CLI do. Compaction swaps generations, purge and retention delete in several commits, a spool holds rows no reader
+sees.
 
-Why it also continues caches that HypAware itself wrote: everything it needs is read from the table's metadata, so a test can flush into,
-compact or purge a copy of a real cache.
+Why it also continues caches that HypAware itself wrote: everything it needs is read from the table's metadata, so a test can
+flush into, compact or purge a copy of a real cache.
 """
 
 import datetime as dt
@@ -15,7 +16,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,10 +40,10 @@ from hypaware_pipeline.demo.table_schema import (
 )
 from hypaware_pipeline.model import SEQ_COLUMN, Column, DatasetName
 
-Rows = pa.Table | Sequence[Mapping[str, Any]]
-"""Rows to append: mappings with values as `json.loads` yields them (timestamps as ISO text or datetimes), or an Arrow table whose JSON
-columns are text, plain or dictionary-encoded."""
-Step = Callable[[], None]
+Rows: TypeAlias = pa.Table | Sequence[Mapping[str, Any]]
+"""Rows to append: mappings with values as `json.loads` yields them (timestamps as ISO text, milliseconds or datetimes), or an
+Arrow table whose JSON columns are text. Columns may be dictionary-encoded."""
+Step: TypeAlias = Callable[[], None]
 
 POSITIONS_PER_COMMIT: Final = 5000
 _WRITER_GENERATION: Final = 2
@@ -69,7 +70,7 @@ class CacheWriter:
         self._sequence = SequenceAllocator(self._root, clock)
         self._tables: dict[Path, Table] = {}
 
-    # --- adding ------------------------------------------------------------------------------------------------------------------
+    # --- adding -------------------------------------------------------------------------------------------------------------
 
     def append(
         self,
@@ -107,7 +108,7 @@ class CacheWriter:
         with locked(directory, exclusive=True):
             cursor = cursors.read_cursor(directory)
             cursors.write_json(directory / "cursor.json", {**cursor, "rowCount": cursor["rowCount"] + written})
-        spools.record_flush(self._root, dataset, self._clock(), rows=written, size=sum(file.bytes for file in files))
+        spools.record_flush(self._root, dataset, self._clock(), rows=written, size=sum(file.size for file in files))
         return written
 
     def spool(self, dataset: str, rows: Sequence[Mapping[str, Any]], *, columns: Sequence[Column] | None = None) -> None:
@@ -115,7 +116,7 @@ class CacheWriter:
         declared = tuple(columns or declared_columns(dataset) or infer_columns(rows))
         spools.append(self._root, dataset, new_schema(dataset, declared, with_sequence=False), rows)
 
-    # --- deleting ----------------------------------------------------------------------------------------------------------------
+    # --- deleting -----------------------------------------------------------------------------------------------------------
 
     def delete(self, dataset: str, source: str, where: pc.Expression, *, on_commit: Step | None = None) -> int:
         """Delete the live rows an expression over their plain columns matches; returns how many.
@@ -138,7 +139,7 @@ class CacheWriter:
         names = datasets if datasets is not None else self._datasets()
         return sum(self._retain(dataset, source, cutoff, on_commit) for dataset in names for source in self._sources(dataset))
 
-    # --- maintenance ---------------------------------------------------------------------------------------------------------------
+    # --- maintenance --------------------------------------------------------------------------------------------------------
 
     def compact(self, dataset: str, source: str, *, before_swap: Step | None = None, swap: bool = True) -> None:
         """Write the live rows into a new generation, swap the cursor to it and retire the old one.
@@ -180,7 +181,7 @@ class CacheWriter:
                     shutil.rmtree(generation)
                     self._tables.pop(generation, None)
 
-    # --- writing data files ----------------------------------------------------------------------------------------------------------
+    # --- writing data files -------------------------------------------------------------------------------------------------
 
     def _write_rows(self, table: Table, rows: Rows, max_rows_per_file: int | None) -> Iterator[DataFile]:
         schema = table.schema
@@ -206,10 +207,10 @@ class CacheWriter:
         file = writer.close()
         if self._shredded:
             shred(file.path, schema)
-            file.bytes = file.path.stat().st_size
+            file.size = file.path.stat().st_size
         return file
 
-    # --- deleting, in steps ------------------------------------------------------------------------------------------------------------
+    # --- deleting, in steps -------------------------------------------------------------------------------------------------
 
     def _delete(self, table: Table, where: pc.Expression, on_commit: Step | None) -> int:
         deleted = 0
@@ -246,7 +247,7 @@ class CacheWriter:
             rows = sum(file.rows for file in self._live_table(directory).live_files())
             cursors.write_json(directory / "cursor.json", {**cursors.read_cursor(directory), "rowCount": rows})
 
-    # --- directories and tables ----------------------------------------------------------------------------------------------------------
+    # --- directories and tables ---------------------------------------------------------------------------------------------
 
     def _datasets(self) -> list[str]:
         return sorted(path.name for path in (self._root / "datasets").iterdir())
@@ -264,7 +265,7 @@ class CacheWriter:
         return self._tables[directory]
 
     def _create_source(self, directory: Path, dataset: str, columns: Sequence[Column], *, with_sequence: bool) -> None:
-        """Make a source with an empty table appear whole: a reader never sees a cursor without its table, nor the other way round."""
+        """Make a source with an empty table appear whole: no reader sees a cursor without its table or the reverse."""
         head = TableHead(new_schema(dataset, columns, with_sequence=with_sequence), PARTITION_COLUMNS.get(dataset, ()))
         with self._prepared(directory) as temporary:
             cursor = cursors.new_cursor()
