@@ -1,32 +1,28 @@
 """Deletion vectors: which rows of one data file are deleted.
 
-Why the checksum is verified before the bitmap is decoded: the decoder is C code that trusts its input, and a wrong bit would bring
-a purged row back.
+Why the checksum is verified before the bitmap is decoded: the decoder is C code that trusts its input, and a wrong bit would
+bring a purged row back.
 """
 
 import zlib
-from typing import TYPE_CHECKING
 
+import numpy as np
 from pyroaring import BitMap64
 
 from hypaware_pipeline.cache.snapshot import DeletionRef
 from hypaware_pipeline.errors import SourceUnreadable
 
-if TYPE_CHECKING:
-    import numpy as np
-
 _MAGIC = b"\xd1\xd3\x39\x64"
 _WORD = 4
 
 
-def deleted_positions(deletion: DeletionRef) -> "np.ndarray":
+def deleted_positions(deletion: DeletionRef) -> np.ndarray:
     """0-based positions of the deleted rows, ascending, int64.
 
     Raises:
-        SourceUnreadable: the file is missing or its blob is damaged.
+        FileNotFoundError: the file is gone.
+        SourceUnreadable: its blob is damaged.
     """
-    import numpy as np
-
     bitmap = _bitmap(deletion)
     try:
         positions = BitMap64.deserialize(bitmap)
@@ -43,6 +39,8 @@ def _bitmap(deletion: DeletionRef) -> bytes:
         with deletion.path.open("rb") as file:
             file.seek(deletion.offset)
             blob = file.read(deletion.length)
+    except FileNotFoundError:
+        raise
     except (OSError, ValueError) as error:
         raise SourceUnreadable(f"deletion vector '{deletion.path}' cannot be read ({error}); restore it from a backup") from None
     body = blob[_WORD:-_WORD]

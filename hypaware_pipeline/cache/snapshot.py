@@ -1,8 +1,8 @@
 """The pin of one source: the exact snapshot, data files and deletion vectors one attempt reads.
 
 Why the highest `v<N>.metadata.json` and never `version-hint.text`: the hint is written afterwards and as best effort; a metadata
-file appears by rename and is complete. A torn one is therefore damage, and an older one is never read in its place: it would show a
-table with fewer rows.
+file appears by rename and is complete. A torn one is therefore damage, and an older one is never read in its place: it would show
+a table with fewer rows.
 
 Why an attempt is repeated only when something changed: files vanish when HypAware swaps a generation, and then the cursor or the
 newest metadata differ from what they were. If they do not, the file is truly gone, and trying again mends nothing.

@@ -1,0 +1,340 @@
+"""The facade over a cache: its datasets, the pin of one, what each day holds, and the rows.
+
+Why a pin indexes at once: what a day holds and where its rows lie must be said of the same files. Whoever holds a pin can plan
+and read without meeting a half of each.
+
+Why all cursors are read again after the last table: HypAware moves rows between sources of a dataset. A swap in between would
+show such a row twice or not at all, and it always changes a cursor.
+
+Why a source that lost a file of a day gives none of that day: what it still has would replace the whole at a destination.
+
+Why a fingerprint does not hold the date before which future rows count as undated: when a future row's day comes, the row leaves
+`undated` and joins its day, which changes count and hash sum of both; with the date in it, `undated` would change every midnight.
+
+Why only what vanished becomes `PinLost`: pinning again helps when HypAware removed a generation, never when a file is damaged.
+"""
+
+import datetime as dt
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from hypaware_pipeline.cache.index import MANIFESTS_FILE, DayTotal, SourceIndex, index_source
+from hypaware_pipeline.cache.layout import SourceLocation, dataset_names, resolve_root, source_locations
+from hypaware_pipeline.cache.manifests import ManifestMemory
+from hypaware_pipeline.cache.row_hash import NO_DAY, Recipe
+from hypaware_pipeline.cache.snapshot import SourcePin, SourceVersion, pin_source, source_version
+from hypaware_pipeline.datasets import resolve_dataset
+from hypaware_pipeline.errors import PinLost, SourceUnreadable
+from hypaware_pipeline.model import UNDATED, Dataset, DatasetName, Day, Fingerprint, PartitionSummary, SourceName, date_of, day_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from hypaware_pipeline.cache.scan import FileSlice, Scan
+
+FLOOR = Day("2023-01-01")
+"""Rows before this day are undated: one absurd timestamp must not make thousands of empty partitions."""
+_PIN_ATTEMPTS = 5
+_INDEX_GENERATION = "v1"
+_EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
+_DAY_MS = 86_400_000
+# A clock may be wrong by a time zone; a row more than a day ahead is of no day yet.
+_DAYS_AHEAD = 1
+
+
+@dataclass(frozen=True, slots=True)
+class HomeDays:
+    """Which raw days are partitions of their own: from `first` to `last`, in days since 1970-01-01; all others are undated."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def at(cls, now: dt.datetime, floor: Day) -> Self:
+        """The window at an instant."""
+        today = now.astimezone(dt.UTC).date().toordinal() - _EPOCH_ORDINAL
+        return cls(date_of(floor).toordinal() - _EPOCH_ORDINAL, today + _DAYS_AHEAD)
+
+    def of(self, raw: int) -> Day:
+        """The home day of a raw day."""
+        return day_of(dt.date.fromordinal(raw + _EPOCH_ORDINAL)) if self.first <= raw <= self.last else UNDATED
+
+    def split(self, positions: np.ndarray, raw: np.ndarray) -> dict[Day, np.ndarray]:
+        """Row positions by home day, in the order given."""
+        folded = np.where((raw >= self.first) & (raw <= self.last), raw, NO_DAY)
+        order = np.argsort(folded, kind="stable")
+        distinct, starts = np.unique(folded[order], return_index=True)
+        return {self.of(int(day)): part for day, part in zip(distinct, np.split(positions[order], starts[1:]), strict=True)}
+
+
+class Cache:
+    """HypAware's cache, read only.
+
+    Args:
+        root: The directory that holds `datasets/`, or the one that holds `cache/datasets/`; need not exist yet.
+        index_dir: Where the row index is kept; private to this cache. May be removed at any time.
+        clock: The current time, with a time zone.
+        floor: The first day that is a partition.
+    """
+
+    def __init__(self, root: Path, *, index_dir: Path, clock: Callable[[], dt.datetime], floor: Day = FLOOR) -> None:
+        self._root = root
+        self._index_dir = index_dir / _INDEX_GENERATION
+        self._clock = clock
+        self._floor = floor
+
+    def dataset_names(self) -> tuple[DatasetName, ...]:
+        """Datasets with at least one source, sorted; reads directories only.
+
+        Raises:
+            CacheMissing: there is no cache.
+        """
+        return dataset_names(resolve_root(self._root))
+
+    def pin(self, name: DatasetName) -> "DatasetPin":
+        """Pin and index all sources of a dataset as they are now. A dataset the cache does not have is pinned as empty.
+
+        Sources that cannot be read are listed in the pin and stop no other.
+
+        Raises:
+            CacheMissing: there is no cache.
+            PinLost: HypAware kept swapping tables while they were pinned.
+        """
+        root = resolve_root(self._root)
+        for attempt in range(_PIN_ATTEMPTS):
+            pin = self._pin_once(root, name)
+            # A file may be missing because a table was swapped meanwhile. On the last attempt it is reported as it is.
+            if pin.has_losses and attempt + 1 < _PIN_ATTEMPTS and not pin.still_current():
+                continue
+            if pin.same_tables():
+                return pin
+        raise PinLost(f"dataset '{name}': its tables were swapped {_PIN_ATTEMPTS} times while they were pinned; try again")
+
+    def earliest_day(self) -> Day | None:
+        """The first dated day with rows over all datasets; None when there is none. What cannot be read is left out.
+
+        Raises:
+            CacheMissing: there is no cache.
+        """
+        days: list[Day] = []
+        for name in self.dataset_names():
+            try:
+                days.extend(day for day, summary in self.pin(name).partitions().items() if day != UNDATED and summary.rows)
+            except PinLost:
+                continue
+        return min(days, default=None)
+
+    def _pin_once(self, root: Path, name: DatasetName) -> "DatasetPin":
+        locations = source_locations(root, name)
+        pins: dict[SourceName, SourcePin] = {}
+        unreadable: dict[SourceName, str] = {}
+        for location in locations:
+            directory = self._source_dir(location)
+            try:
+                pins[location.source] = pin_source(location, ManifestMemory(directory / MANIFESTS_FILE))
+            except SourceUnreadable as error:
+                unreadable[location.source] = str(error)
+        dataset = resolve_dataset(name, (column for pin in pins.values() for column in pin.columns))
+        recipe = Recipe.of(dataset)
+        return DatasetPin(
+            root=root,
+            dataset=dataset,
+            indexes={source: index_source(pin, recipe, self._source_dir(pin.location)) for source, pin in pins.items()},
+            unreadable=unreadable,
+            home_days=HomeDays.at(self._clock(), self._floor),
+        )
+
+    def _source_dir(self, location: SourceLocation) -> Path:
+        """Names are other people's text; their digests are safe directory names."""
+        return self._index_dir / _digest(location.dataset) / _digest(location.source)
+
+
+class DatasetPin:
+    """All sources of a dataset at one moment, and what each day holds. Built by `Cache.pin`.
+
+    Attributes:
+        dataset: Declared columns united with those of all pinned tables.
+        unreadable: Sources of which nothing can be said, with the reason; each may hold rows of any day.
+    """
+
+    def __init__(
+        self,
+        *,
+        root: Path,
+        dataset: Dataset,
+        indexes: Mapping[SourceName, SourceIndex],
+        unreadable: Mapping[SourceName, str],
+        home_days: HomeDays,
+    ) -> None:
+        self.dataset = dataset
+        condemned = {source: lost.reason for source, index in indexes.items() for lost in index.lost if lost.days is None}
+        self.unreadable: Mapping[SourceName, str] = {**unreadable, **condemned}
+        self._root = root
+        self._indexes = indexes
+        self._home_days = home_days
+        self._unpinned = frozenset(unreadable)
+        self._partitions = self._summarise()
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether a file of a pinned source could not be read."""
+        return any(index.lost for index in self._indexes.values())
+
+    def partitions(self) -> Mapping[Day, PartitionSummary]:
+        """Every day with live rows, or with a file that may hold some and cannot be read; `UNDATED` included."""
+        return self._partitions
+
+    def summary(self, day: Day) -> PartitionSummary:
+        """One day; zero rows when the dataset has none of it."""
+        return self._partitions.get(day) or self._summary(day, {}, {})
+
+    def read(self, days: Sequence[Day], *, spill_dir: Path, memory_bytes: int) -> AbstractContextManager["PinReader"]:
+        """Open the rows of some days for reading; each row group that holds any of them is read once.
+
+        Args:
+            days: The days that will be asked for.
+            spill_dir: Where rows of days not asked yet may wait.
+            memory_bytes: What sorting may hold at a time.
+        """
+        return PinReader(self, days, spill_dir=spill_dir, memory_bytes=memory_bytes)
+
+    def same_tables(self) -> bool:
+        """Whether the dataset still has these sources with these live tables; flushes into them do not matter."""
+        return self._unchanged(lambda version: (version.table_dir, version.retention_cutoff_ms))
+
+    def still_current(self) -> bool:
+        """Whether nothing at all changed since the pin: then what is missing now was not swapped away, it is gone."""
+        return self._unchanged(lambda version: version)
+
+    def _unchanged(self, view: Callable[[SourceVersion], object]) -> bool:
+        now = {location.source: location for location in source_locations(self._root, self.dataset.name)}
+        try:
+            return now.keys() == self._indexes.keys() | self._unpinned and all(
+                view(source_version(now[source])) == view(index.pin.version) for source, index in self._indexes.items()
+            )
+        except SourceUnreadable:
+            return False
+
+    def _summarise(self) -> dict[Day, PartitionSummary]:
+        totals: dict[Day, dict[SourceName, DayTotal]] = {}
+        unreadable: dict[Day, dict[SourceName, str]] = {}
+        for source, index in self._indexes.items():
+            for file_days in index.totals.values():
+                for raw, total in file_days.items():
+                    of_day = totals.setdefault(self._home_days.of(raw), {})
+                    of_day[source] = of_day[source] + total if source in of_day else total
+            for lost in index.lost:
+                for raw in lost.days or ():
+                    unreadable.setdefault(self._home_days.of(raw), {})[source] = lost.reason
+        days = sorted(totals.keys() | unreadable.keys())
+        return {day: self._summary(day, totals.get(day, {}), unreadable.get(day, {})) for day in days}
+
+    def _summary(self, day: Day, totals: Mapping[SourceName, DayTotal], lost: Mapping[SourceName, str]) -> PartitionSummary:
+        unreadable = {**lost, **self.unreadable}
+        readable = {source: total for source, total in sorted(totals.items()) if source not in unreadable}
+        return PartitionSummary(
+            dataset=self.dataset.name,
+            day=day,
+            rows_by_source={source: total.rows for source, total in readable.items()},
+            fingerprint=_fingerprint(readable, sorted(unreadable)),
+            live=self._is_live(day),
+            unreadable=unreadable,
+        )
+
+    def _is_live(self, day: Day) -> bool:
+        if day == UNDATED:
+            return True
+        start_ms = (date_of(day).toordinal() - _EPOCH_ORDINAL) * _DAY_MS
+        return all(start_ms >= (index.pin.retention_cutoff_ms or start_ms) for index in self._indexes.values())
+
+    def slices(self, source: SourceName, days: frozenset[Day]) -> "list[FileSlice]":
+        """Where the live rows of some days lie in a source's files. For `PinReader`.
+
+        Raises:
+            FileNotFoundError: a file is gone.
+            SourceUnreadable: a file is damaged.
+        """
+        from hypaware_pipeline.cache.scan import FileSlice
+
+        index = self._indexes[source]
+        slices = []
+        for file in index.pin.files:
+            if days.isdisjoint(self._home_days.of(raw) for raw in index.totals.get(file.name, ())):
+                continue
+            rows = self._home_days.split(*index.live_rows(file))
+            slices.append(FileSlice(file.path, {day: positions for day, positions in rows.items() if day in days}))
+        return slices
+
+
+class PinReader:
+    """The rows of some days of a pin, as a context manager. Built by `DatasetPin.read`."""
+
+    def __init__(self, pin: DatasetPin, days: Sequence[Day], *, spill_dir: Path, memory_bytes: int) -> None:
+        self._pin = pin
+        self._days = frozenset(days)
+        self._spill_dir = spill_dir
+        self._memory_bytes = memory_bytes
+        self._scans: dict[SourceName, Scan] = {}
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Nothing is read before the first `batches`."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        """Close all scans and remove what they spilled."""
+        return self._open.__exit__(kind, error, traceback)
+
+    def batches(self, day: Day, source: SourceName) -> "Iterator[pa.RecordBatch]":
+        """All live rows of one day of one source, each once, sorted by the lookup key. Each pair is asked once.
+
+        Batches carry the dataset's columns, then the sequence and problem columns.
+
+        Raises:
+            PinLost: a file vanished and HypAware changed the dataset meanwhile; pin again.
+            SourceUnreadable: a file is gone or damaged, or the day of this source was unreadable from the start.
+        """
+        summary = self._pin.summary(day)
+        if source in summary.unreadable:
+            raise SourceUnreadable(summary.unreadable[source])
+        if source not in summary.rows_by_source:
+            return
+        try:
+            yield from self._scan(source).batches(day)
+        except FileNotFoundError as error:
+            gone = f"dataset '{self._pin.dataset.name}', source '{source}', day {day}: '{error.filename or error}' is gone"
+            if self._pin.still_current():
+                raise SourceUnreadable(f"{gone} though its table references it; restore it from a backup") from None
+            raise PinLost(f"{gone}: HypAware changed the tables while they were read; pin again") from None
+
+    def _scan(self, source: SourceName) -> "Scan":
+        """One scan per source for all days, so that a file is read once whatever the order of the days."""
+        from hypaware_pipeline.cache.scan import Scan
+
+        if source not in self._scans:
+            days = frozenset(day for day in self._days if source in self._pin.summary(day).rows_by_source)
+            slices = self._pin.slices(source, days)
+            scan = Scan(self._pin.dataset, slices, spill_dir=self._spill_dir, memory_bytes=self._memory_bytes)
+            self._scans[source] = self._open.enter_context(scan)
+        return self._scans[source]
+
+
+def _fingerprint(totals: Mapping[SourceName, DayTotal], unreadable: Sequence[SourceName]) -> Fingerprint:
+    """Rows, and a digest of rows and hash sum per source: moving rows between sources changes it, moving files does not."""
+    content = [[[source, total.rows, total.hash_sum] for source, total in totals.items()], list(unreadable)]
+    return Fingerprint(f"{sum(total.rows for total in totals.values())}-{_digest(json.dumps(content))}")
+
+
+def _digest(text: str) -> str:
+    # surrogateescape: a directory name need not be valid UTF-8.
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
