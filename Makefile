@@ -19,6 +19,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Tests find a cache, a config or a Dagster instance only where they put one.
 PYTEST := env -u DAGSTER_HOME -u HYP_HOME -u HYPAWARE_PIPELINE_CONFIG $(PY) -m pytest -n auto --maxprocesses 4
 
+ifndef SEED
+SEED := $(shell date +%s)
+endif
+
+# An environment whose Python is gone (a system upgrade, a moved version manager) is made again.
+ifneq ($(shell $(PY) -c 'print("runs")' 2>/dev/null),runs)
+.PHONY: $(LOCKED)
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo dev test test-long check bench lock clean
 
@@ -36,7 +45,6 @@ dev: $(READY) ## Dagster's UI and daemon on localhost
 test: $(READY) ## The tests, in at most 15 minutes (ARGS="-k name" for some of them)
 	@$(PYTEST) $(ARGS)
 
-test-long: SEED ?= $(shell date +%s)
 test-long: $(READY) ## All tests, the long ones too, with random examples (SEED=n repeats a run)
 	@echo "To repeat this run: make test-long SEED=$(SEED)"
 	@$(PYTEST) -m "" --hypothesis-profile=long --hypothesis-seed=$(SEED) $(ARGS)
