@@ -17,26 +17,13 @@ from pathlib import Path
 
 import platformdirs
 
-from hypaware_pipeline.errors import BadRequest, StateUnusable
+from hypaware_pipeline.config.environment import directory_variable
+from hypaware_pipeline.errors import StateUnusable
 
 PACKAGE_DIR = Path(__file__).resolve().parent
 STATE_DIR_VARIABLE = "HYPAWARE_STATE_DIR"
 
 _PRIVATE = 0o700  # the ledger names projects and people; the spill holds rows
-
-
-def user_home(env: Mapping[str, str]) -> Path:
-    """The user's home directory: `HOME` if set, else what the system knows."""
-    return Path(env["HOME"]) if env.get("HOME") else Path.home()
-
-
-def hyp_home(env: Mapping[str, str]) -> Path:
-    """HypAware's home: `HYP_HOME` if set, else `~/.hyp`.
-
-    Raises:
-        BadRequest: `HYP_HOME` is not absolute.
-    """
-    return _absolute_from(env, "HYP_HOME") or user_home(env) / ".hyp"
 
 
 def checkout_root(package_dir: Path = PACKAGE_DIR) -> Path | None:
@@ -54,7 +41,7 @@ def dagster_home(env: Mapping[str, str], checkout: Path | None) -> Path:
         BadRequest: `DAGSTER_HOME` is not absolute.
         StateUnusable: the directory cannot be made.
     """
-    chosen = _absolute_from(env, "DAGSTER_HOME")
+    chosen = directory_variable(env, "DAGSTER_HOME")
     if chosen is None and checkout is not None:
         return checkout / "dagster_home"
     if chosen is not None and chosen.is_dir():
@@ -112,23 +99,8 @@ def state_directory(config_path: Path, env: Mapping[str, str]) -> StateDirectory
     Raises:
         BadRequest: `HYPAWARE_STATE_DIR` is not absolute.
     """
-    chosen = _absolute_from(env, STATE_DIR_VARIABLE)
+    chosen = directory_variable(env, STATE_DIR_VARIABLE)
     return StateDirectory(chosen or config_path.absolute().with_name(f"{config_path.stem}.state"))
-
-
-def _absolute_from(env: Mapping[str, str], variable: str) -> Path | None:
-    """The path an environment variable holds; None when it is unset or empty.
-
-    A relative path would mean another place to each of the processes that share it. `~` is expanded, since the files that set
-    variables for services do not.
-    """
-    text = env.get(variable)
-    if not text:
-        return None
-    path = user_home(env) / text[2:] if text.startswith("~/") else Path(text)
-    if not path.is_absolute():
-        raise BadRequest(f"{variable} is '{text}', which is not an absolute path; set it to one or unset it")
-    return path
 
 
 def _place_once(packaged: Path, target: Path) -> None:

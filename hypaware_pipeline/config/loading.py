@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hypaware_pipeline.config.document import MESSAGES, Document
+from hypaware_pipeline.config.environment import hyp_home
 from hypaware_pipeline.config.names import collisions, slug
 from hypaware_pipeline.config.paths import PathRules
 from hypaware_pipeline.config.reading import read_object
@@ -20,7 +21,6 @@ from hypaware_pipeline.config.shape import check_shape
 from hypaware_pipeline.config.sinks import PluginResolver, SinkConfig, file_place, read_sink
 from hypaware_pipeline.errors import ConfigError, ConfigErrors
 from hypaware_pipeline.model import Day, SinkName
-from hypaware_pipeline.state import hyp_home
 
 CONFIG_VARIABLE = "HYPAWARE_PIPELINE_CONFIG"
 

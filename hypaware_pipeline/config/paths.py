@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hypaware_pipeline.state import user_home
+from hypaware_pipeline.config.environment import user_home
 
 
 @dataclass(frozen=True, slots=True)

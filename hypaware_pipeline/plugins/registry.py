@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from hypaware_pipeline.config.document import PluginEntry
 from hypaware_pipeline.config.paths import PathRules
 from hypaware_pipeline.config.shape import Shape, check_shape
-from hypaware_pipeline.config.sinks import CommonOptions, ResolvedPair, SinkConfig, SinkEntry
+from hypaware_pipeline.config.sinks import CommonOptions, ResolvedPair, Settings, SinkConfig, SinkEntry
 from hypaware_pipeline.errors import ConfigError, SinkHalted
 from hypaware_pipeline.plugins.bundled import BUNDLED_PLUGINS
 from hypaware_pipeline.plugins.contracts import BlobStore, Encoder
@@ -36,15 +36,6 @@ LAYOUT_VERSION = 1
 """Of the names of objects at a destination. Another one makes what was exported so far another copy."""
 
 OptionsT = TypeVar("OptionsT", bound=Options)
-
-
-@dataclass(frozen=True, slots=True)
-class BlobParts:
-    """What a blob sink is made of. `prefix` is relative to the store and may be empty."""
-
-    encoder: Encoder
-    store: BlobStore
-    prefix: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +70,29 @@ class Registry:
             return inactive + (pair if isinstance(pair, list) else [])
         return _resolve_options(entry, options, pair, plugins or (), paths)
 
-    def open(self, sink: SinkConfig) -> BlobParts:
-        """Make the parts of a sink. Loads the plugins' code.
+    def encoder(self, name: str, settings: Settings) -> Encoder:
+        """Make an encoder from a sink's settings for its writer. Loads the plugin's code.
 
         Raises:
-            SinkHalted: a plugin is gone, or its code cannot be loaded.
+            SinkHalted: the plugin is gone, provides no encoder, or its code cannot be loaded.
         """
-        missing = [name for name in (sink.writer, sink.destination) if name not in self._plugins]
-        pair = [] if missing else self._pair("", writer=sink.writer, destination=sink.destination)
-        if not isinstance(pair, _Pair):
-            raise SinkHalted(f"sink '{sink.name}': its plugins are not the ones it was configured with ({missing or pair})")
-        encoder: Encoder = _load(pair.encoder, sink.writer)(**pair.encoder.options.arguments(sink.writer_settings))
-        store: BlobStore = _load(pair.store, sink.destination)(**pair.store.options.arguments(sink.destination_settings))
-        return BlobParts(encoder, store, sink.prefix)
+        plugin = self._plugins.get(name)
+        if plugin is None or plugin.encoder is None:
+            raise SinkHalted(f"there is no encoder plugin '{name}' any more; {self._choices(ENCODER)}")
+        encoder: Encoder = _load(plugin.encoder, name)(**plugin.encoder.options.arguments(settings))
+        return encoder
+
+    def store(self, name: str, settings: Settings) -> BlobStore:
+        """Make a blob store from a sink's settings for its destination. Loads the plugin's code.
+
+        Raises:
+            SinkHalted: the plugin is gone, provides no blob store, or its code cannot be loaded.
+        """
+        plugin = self._plugins.get(name)
+        if plugin is None or plugin.store is None:
+            raise SinkHalted(f"there is no blob store plugin '{name}' any more; {self._choices(BLOB_STORE)}")
+        store: BlobStore = _load(plugin.store, name)(**plugin.store.options.arguments(settings))
+        return store
 
     def _pair(self, pointer: str, *, writer: str, destination: str) -> _Pair | list[ConfigError]:
         """The two as a pair, or why they are none. What a writer cannot do is said first: the rest follows from it."""

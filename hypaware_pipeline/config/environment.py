@@ -1,0 +1,38 @@
+"""What the environment says about directories. It enters as `env`: nothing here reads the process."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from hypaware_pipeline.errors import BadRequest
+
+
+def user_home(env: Mapping[str, str]) -> Path:
+    """The user's home directory: `HOME` if set, else what the system knows."""
+    return Path(env["HOME"]) if env.get("HOME") else Path.home()
+
+
+def hyp_home(env: Mapping[str, str]) -> Path:
+    """HypAware's home: `HYP_HOME` if set, else `~/.hyp`.
+
+    Raises:
+        BadRequest: `HYP_HOME` is not absolute.
+    """
+    return directory_variable(env, "HYP_HOME") or user_home(env) / ".hyp"
+
+
+def directory_variable(env: Mapping[str, str], name: str) -> Path | None:
+    """The directory an environment variable names; None when it is unset or empty.
+
+    A relative one would mean another place to each of the processes that share it. `~` is expanded, since the files that set
+    variables for services do not.
+
+    Raises:
+        BadRequest: it is not absolute.
+    """
+    text = env.get(name)
+    if not text:
+        return None
+    path = user_home(env) / text[2:] if text.startswith("~/") else Path(text)
+    if not path.is_absolute():
+        raise BadRequest(f"{name} is '{text}', which is not an absolute path; set it to one or unset it")
+    return path
