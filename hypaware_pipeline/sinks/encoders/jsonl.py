@@ -14,7 +14,6 @@ where a space means the same.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -89,7 +88,7 @@ def _as_json(array: pa.Array, column: Column, kernels: JsonKernels) -> pa.Array:
         case ColumnType.TIMESTAMP:
             texts = _in_quotes(_iso_texts(values))
         case ColumnType.DOUBLE:
-            texts = _number_texts(values, kernels)
+            texts = kernels.numbers(values)
         case ColumnType.INT32 | ColumnType.BOOLEAN:
             texts = values.cast(pa.string())
     return map_distinct(array, texts)
@@ -121,18 +120,3 @@ def _iso_texts(values: pa.TimestampArray) -> pa.StringArray:
     milliseconds = pc.floor_temporal(values, unit="millisecond").cast(pa.timestamp("ms", "UTC"))
     # Arrow writes a space where ISO-8601 has a T, always behind the ten characters of the date.
     return pc.utf8_replace_slice(milliseconds.cast(pa.string()), 10, 11, "T")
-
-
-def _number_texts(values: pa.DoubleArray, kernels: JsonKernels) -> pa.StringArray:
-    """Doubles as JavaScript prints them; NaN and the infinities as null."""
-    finite = pc.if_else(pc.is_finite(values), values, pa.scalar(None, pa.float64()))
-    positive_zero = pc.if_else(pc.equal(finite, 0.0), pa.scalar(0.0), finite)
-    texts = positive_zero.cast(pa.string())
-    # Arrow goes over to exponents at 1e15, JavaScript at 1e21; DuckDB writes the ones between in full, with `.0` behind.
-    magnitude = np.abs(positive_zero.fill_null(0.0).to_numpy(zero_copy_only=False))
-    between = (magnitude >= 1e15) & (magnitude < 1e21)
-    if between.any():
-        mask = pa.array(between)
-        in_full = pc.replace_substring_regex(kernels.printed(positive_zero.filter(mask)), r"\.0$", "")
-        texts = pc.replace_with_mask(texts, mask, in_full)
-    return texts
