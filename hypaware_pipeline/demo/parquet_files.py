@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hypaware_pipeline.demo.table_schema import TableColumn, TableSchema
+from hypaware_pipeline.demo.table_schema import TableColumn, TableSchema, nulls
 from hypaware_pipeline.demo.variant_encoding import VARIANT_STORAGE
 from hypaware_pipeline.model import ColumnType
 
@@ -149,7 +149,7 @@ def _conform(table: pa.Table, schema: TableSchema) -> pa.Table:
     for column in schema.columns:
         target = column.arrow.type
         if column.name not in table.schema.names:
-            arrays.append(pa.nulls(table.num_rows, target))
+            arrays.append(nulls(column, table.num_rows))
         elif column.type is ColumnType.JSON:
             arrays.append(pa.chunked_array([_variant_storage(chunk) for chunk in table.column(column.name).chunks], target))
         else:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from hypaware_pipeline.datasets import KNOWN_DATASETS
-from hypaware_pipeline.demo.variant_encoding import VARIANT_STORAGE, variant_from_text, variant_from_values
+from hypaware_pipeline.demo.variant_encoding import VARIANT_STORAGE, absent_variants, variant_from_text, variant_from_values
 from hypaware_pipeline.model import SEQ_COLUMN, Column, ColumnType, DatasetName
 
 PARTITION_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
@@ -188,6 +188,11 @@ def _plain_or_dictionary(column: TableColumn, array: pa.Array | pa.ChunkedArray)
     return column.arrow.with_type(array.type)
 
 
+def nulls(column: TableColumn, count: int) -> pa.Array:
+    """Rows that have nothing in a column."""
+    return absent_variants(count) if column.type is ColumnType.JSON else pa.nulls(count, _ARROW[column.type])
+
+
 def _from_rows(rows: Iterable[Mapping[str, Any]], column: TableColumn) -> pa.Array:
     values = [row.get(column.name) for row in rows]
     if column.type is ColumnType.JSON:
@@ -199,7 +204,7 @@ def _from_rows(rows: Iterable[Mapping[str, Any]], column: TableColumn) -> pa.Arr
 
 def _from_table(rows: pa.Table, column: TableColumn) -> pa.Array | pa.ChunkedArray:
     if column.name not in rows.schema.names:
-        return pa.nulls(rows.num_rows, _ARROW[column.type])
+        return nulls(column, rows.num_rows)
     array = rows.column(column.name)
     if column.type is ColumnType.JSON:
         return variant_from_text(array)

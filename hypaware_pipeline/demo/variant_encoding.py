@@ -94,6 +94,13 @@ def variant_from_values(values: Sequence[Any]) -> pa.StructArray:
     return _variant_array(metadata, column.dictionary, column.indices)
 
 
+def absent_variants(count: int) -> pa.StructArray:
+    """A VARIANT column without any value, in its plain storage; Arrow's array of nulls lacks the required dictionaries."""
+    dictionaries = pa.repeat(pa.scalar(encode_metadata([]), pa.binary()), count)
+    nothing = pa.repeat(pa.scalar(True), count)
+    return pa.StructArray.from_arrays([dictionaries, pa.nulls(count, pa.binary())], fields=list(VARIANT_STORAGE), mask=nothing)
+
+
 def _variant_array(metadata: bytes, distinct: Any, indices: pa.Array) -> pa.StructArray:
     """Both children dictionary-encoded, so that a large value that repeats is held and written once."""
     zeros = pa.repeat(pa.scalar(0, pa.int32()), len(indices))
