@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails
 
 from hypaware_pipeline.errors import ConfigError, ConfigErrorKind
 
@@ -47,17 +46,18 @@ def check_shape(
     for problem in found:
         place = "".join(f"/{part}" for part in problem["loc"])
         pattern = "".join("/*" if isinstance(part, int) else f"/{part}" for part in problem["loc"])
-        message = (messages or {}).get(pattern) or _words(model, pointer, problem)
+        message = (messages or {}).get(pattern) or _message(
+            problem["type"], problem["msg"], problem["loc"], model=model, at_top=not pointer
+        )
         errors.setdefault(place, ConfigError(kind, f"{pointer}{place}", message))
     return list(errors.values())
 
 
-def _words(model: type[BaseModel], pointer: str, problem: ErrorDetails) -> str:
-    place = problem["loc"]
-    if problem["type"] == "extra_forbidden":
-        key = "key" if pointer or len(place) > 1 else "top-level key"
+def _message(kind: str, words: str, place: tuple[int | str, ...], *, model: type[BaseModel], at_top: bool) -> str:
+    if kind == "extra_forbidden":
+        key = "top-level key" if at_top and len(place) == 1 else "key"
         known = f"; known are {', '.join(sorted(model.model_fields))}" if len(place) == 1 else ""
         return f"unrecognized {key} '{place[-1]}'{known}"
-    if problem["type"] == "missing":
+    if kind == "missing":
         return f"{place[-1]} is required"
-    return problem["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    return words.removeprefix("Value error, ").replace("Input should", "should")
