@@ -1,8 +1,8 @@
 """The row index of one source: which rows its data files hold, by day, without reading them twice.
 
 Why two levels: of every immutable data file, day and hash of each row are kept in a file of its own; of every data file *under
-its deletion vector*, rows and hash sum per day are kept together in one file per source. An unchanged table is judged from the second
-alone; a purge re-aggregates the files it touched from the first; only a new data file is read.
+its deletion vector*, rows and hash sum per day are kept together in one file per source. An unchanged table is judged from the
+second alone; a purge re-aggregates the files it touched from the first; only a new data file is read.
 
 Why raw days are stored and not the partition they lead to: which days count as undated depends on today's date. Folded when
 asked, a row of the future finds its day when that comes, and nothing stored is wrong.

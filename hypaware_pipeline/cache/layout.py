@@ -12,6 +12,7 @@ commas, spaces or line breaks, and a dataset may be called `tables` or `epoch=1`
 generation.
 """
 
+import datetime as dt
 import json
 import math
 import re
@@ -58,12 +59,14 @@ class Cursor:
         table_dir: The live table directory; need not exist.
         rows: HypAware's approximate row count; only its being zero means anything. None when it does not say.
         retention_cutoff_ms: Rows before this instant (UTC, epoch milliseconds) were deleted by retention; None if none ever were.
+        compacted_at: When HypAware last wrote the table anew (UTC); None if it never did.
     """
 
     layout: Layout
     table_dir: Path
     rows: int | None
     retention_cutoff_ms: int | None
+    compacted_at: dt.datetime | None
 
 
 def resolve_root(directory: Path) -> Path:
@@ -180,22 +183,23 @@ def _partitions(directory: Path, depth: int) -> Iterator[Path]:
 
 def _without_cursor(location: SourceLocation) -> Cursor:
     if has_metadata(location.directory):
-        return Cursor(layout="legacy", table_dir=location.directory, rows=None, retention_cutoff_ms=None)
+        return Cursor(layout="legacy", table_dir=location.directory, rows=None, retention_cutoff_ms=None, compacted_at=None)
     raise _bad_cursor(location, "is missing beside table directories")
 
 
 def _parse_cursor(location: SourceLocation, value: Mapping[str, Any]) -> Cursor:
     epoch = _number(location, value, "epoch") or 0
     rows = _number(location, value, "rowCount")
-    cutoff = _retention_cutoff(location, value.get("retention"))
+    cutoff = _number(location, _block(location, value, "retention"), "lastCutoffMs")
+    compacted = _instant(location, _block(location, value, "compaction"), "compactedAt")
     layout = value.get("layout")
     if layout == "source-table":
-        return Cursor("source-table", location.directory / _table_name(location, value), rows, cutoff)
+        return Cursor("source-table", location.directory / _table_name(location, value), rows, cutoff, compacted)
     if layout not in (None, "epoch"):
         raise _bad_cursor(location, f"names an unknown layout {layout!r} (known: source-table, epoch)")
     # HypAware's rule: before the first flush there is no epoch directory, and an old table may lie in the partition itself.
     in_epoch = epoch > 0 or (rows or 0) > 0
-    return Cursor("epoch", location.directory / f"epoch={epoch}" if in_epoch else location.directory, rows, cutoff)
+    return Cursor("epoch", location.directory / f"epoch={epoch}" if in_epoch else location.directory, rows, cutoff, compacted)
 
 
 def _table_name(location: SourceLocation, value: Mapping[str, Any]) -> str:
@@ -205,12 +209,23 @@ def _table_name(location: SourceLocation, value: Mapping[str, Any]) -> str:
     return name
 
 
-def _retention_cutoff(location: SourceLocation, retention: object) -> int | None:
-    if retention is None:
+def _block(location: SourceLocation, value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    block = value.get(key)
+    if block is None:
+        return {}
+    if not isinstance(block, dict):
+        raise _bad_cursor(location, f"is torn: '{key}' is no object")
+    return block
+
+
+def _instant(location: SourceLocation, value: Mapping[str, Any], key: str) -> dt.datetime | None:
+    text = value.get(key)
+    if text is None:
         return None
-    if not isinstance(retention, dict):
-        raise _bad_cursor(location, "is torn: 'retention' is no object")
-    return _number(location, retention, "lastCutoffMs")
+    try:
+        return dt.datetime.fromisoformat(text).astimezone(dt.UTC)
+    except (TypeError, ValueError, OverflowError):
+        raise _bad_cursor(location, f"is torn: '{key}' is {text!r}, not an instant") from None
 
 
 def _number(location: SourceLocation, value: Mapping[str, Any], key: str) -> int | None:

@@ -184,6 +184,11 @@ class DatasetPin:
         self._partitions = self._summarise()
 
     @property
+    def sources(self) -> frozenset[SourceName]:
+        """The sources that were pinned; what is known of any other is only that it cannot be read."""
+        return frozenset(self._indexes.keys() - self.unreadable.keys())
+
+    @property
     def has_losses(self) -> bool:
         """Whether a file of a pinned source could not be read."""
         return any(index.lost for index in self._indexes.values())
@@ -246,6 +251,7 @@ class DatasetPin:
             rows_by_source={source: total.rows for source, total in readable.items()},
             fingerprint=_fingerprint(readable, sorted(unreadable)),
             live=self._is_live(day),
+            removed_at=self._removed_at(),
             unreadable=unreadable,
         )
 
@@ -254,6 +260,9 @@ class DatasetPin:
             return True
         start_ms = (date_of(day).toordinal() - _EPOCH_ORDINAL) * _DAY_MS
         return all(start_ms >= (index.pin.retention_cutoff_ms or start_ms) for index in self._indexes.values())
+
+    def _removed_at(self) -> dt.datetime | None:
+        return max((index.pin.removed_at for index in self._indexes.values() if index.pin.removed_at is not None), default=None)
 
     def slices(self, source: SourceName, days: frozenset[Day]) -> "list[FileSlice]":
         """Where the live rows of some days lie in a source's files. For `PinReader`.
@@ -280,7 +289,7 @@ class PinReader:
     def __init__(self, pin: DatasetPin, days: Sequence[Day], *, spill_dir: Path, memory_bytes: int) -> None:
         self._pin = pin
         self._days = frozenset(days)
-        self._spill_dir = spill_dir
+        self.spill_dir = spill_dir
         self._memory_bytes = memory_bytes
         self._scans: dict[SourceName, Scan] = {}
         self._open = ExitStack()
@@ -324,7 +333,7 @@ class PinReader:
         if source not in self._scans:
             days = frozenset(day for day in self._days if source in self._pin.summary(day).rows_by_source)
             slices = self._pin.slices(source, days)
-            scan = Scan(self._pin.dataset, slices, spill_dir=self._spill_dir, memory_bytes=self._memory_bytes)
+            scan = Scan(self._pin.dataset, slices, spill_dir=self.spill_dir, memory_bytes=self._memory_bytes)
             self._scans[source] = self._open.enter_context(scan)
         return self._scans[source]
 

@@ -11,10 +11,11 @@ Why paths are rebased: metadata holds the absolute URLs of the machine that wrot
 file's name; everything is read below the directory the cursor points to, and nothing else is.
 """
 
+import datetime as dt
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ _TYPES = {
     "float": ColumnType.DOUBLE,
     "date": ColumnType.STRING,
 }
+_REMOVAL_COUNTS = ("added-position-deletes", "added-equality-deletes", "deleted-records")
 _MICROSECONDS_PER_DAY = 86_400_000_000
 
 
@@ -104,6 +106,8 @@ class SourcePin:
         table_uuid: Iceberg's id of the table, empty without one. HypAware gives a new one at every compaction.
         snapshot_id: None when nothing was ever committed.
         columns: The table's columns in order, internal ones left out.
+        removed_at: When rows may last have been removed from the table (UTC); None when never as far as its
+            snapshots tell. A compaction counts: what it left out, and what was removed just before it, no snapshot tells.
     """
 
     location: SourceLocation
@@ -114,6 +118,7 @@ class SourcePin:
     sequence_number: int
     columns: tuple[Column, ...]
     files: tuple[DataFile, ...]
+    removed_at: dt.datetime | None
 
     @property
     def retention_cutoff_ms(self) -> int | None:
@@ -179,12 +184,25 @@ def _newest_metadata(table_dir: Path) -> str | None:
 def _pin_version(location: SourceLocation, cursor: Cursor, version: SourceVersion, memory: ManifestMemory) -> SourcePin:
     if version.metadata is None:
         _ensure_empty(location, cursor)
-        return SourcePin(location, version, None, "", None, 0, (), ())
+        return SourcePin(location, version, None, "", None, 0, (), (), cursor.compacted_at)
     path = version.table_dir / "metadata" / version.metadata
     metadata = _read_metadata(path)
     try:
-        return _pin_metadata(location, version, path, metadata, memory)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        fields = _current_fields(metadata)
+        snapshot = _current_snapshot(metadata)
+        removals = [*_removals(metadata), *([cursor.compacted_at] if cursor.compacted_at is not None else [])]
+        return SourcePin(
+            location=location,
+            version=version,
+            metadata_path=path,
+            table_uuid=str(metadata["table-uuid"]),
+            snapshot_id=None if snapshot is None else int(snapshot["snapshot-id"]),
+            sequence_number=int(metadata["last-sequence-number"]),
+            columns=tuple(_columns(location, fields)),
+            files=() if snapshot is None else _files_of(location, version, metadata, snapshot, memory),
+            removed_at=max(removals, default=None),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
         raise _damaged(path, f"not the metadata of a table ({type(error).__name__}: {error})") from None
 
 
@@ -214,30 +232,25 @@ def _damaged(path: Path, what: str) -> SourceUnreadable:
     return SourceUnreadable(f"'{path}' is torn: {what}; restore it from a backup. No older metadata is read in its place")
 
 
-def _pin_metadata(
-    location: SourceLocation, version: SourceVersion, path: Path, metadata: Mapping[str, Any], memory: ManifestMemory
-) -> SourcePin:
-    fields = _current_fields(metadata)
-    snapshot = _current_snapshot(metadata)
-    files: tuple[DataFile, ...] = ()
-    if snapshot is not None:
-        paths = TablePaths(version.table_dir, str(metadata["location"]))
-        refs = read_manifest_list(paths, str(snapshot["manifest-list"]))
-        files = _live_files(location, paths, read_entries(paths, refs, memory), fields)
-    return SourcePin(
-        location=location,
-        version=version,
-        metadata_path=path,
-        table_uuid=str(metadata["table-uuid"]),
-        snapshot_id=None if snapshot is None else int(snapshot["snapshot-id"]),
-        sequence_number=int(metadata["last-sequence-number"]),
-        columns=tuple(
-            Column(str(item["name"]), _column_type(location, item))
-            for item in fields
-            if not str(item["name"]).startswith(INTERNAL_PREFIX)
-        ),
-        files=files,
-    )
+def _files_of(
+    location: SourceLocation,
+    version: SourceVersion,
+    metadata: Mapping[str, Any],
+    snapshot: Mapping[str, Any],
+    memory: ManifestMemory,
+) -> tuple[DataFile, ...]:
+    paths = TablePaths(version.table_dir, str(metadata["location"]))
+    refs = read_manifest_list(paths, str(snapshot["manifest-list"]))
+    return _live_files(location, paths, read_entries(paths, refs, memory), _current_fields(metadata))
+
+
+def _removals(metadata: Mapping[str, Any]) -> Iterator[dt.datetime]:
+    """When the snapshots that removed rows were made. A `replace` moves rows between files and removes none."""
+    for snapshot in metadata["snapshots"]:
+        summary = snapshot.get("summary", {})
+        removed = any(int(summary.get(key, 0)) for key in _REMOVAL_COUNTS)
+        if removed and summary.get("operation") != "replace":
+            yield dt.datetime.fromtimestamp(int(snapshot["timestamp-ms"]) / 1000, tz=dt.UTC)
 
 
 def _current_fields(metadata: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -260,15 +273,18 @@ def _current_snapshot(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return snapshot
 
 
-def _column_type(location: SourceLocation, item: Mapping[str, Any]) -> ColumnType:
-    name = item["type"]
-    known = _TYPES.get(name) if isinstance(name, str) else None
-    if known is None:
-        raise SourceUnreadable(
-            f"{location}: column '{item['name']}' has type {name if isinstance(name, str) else name['type']!r}, "
-            f"which cannot be exported (known: {', '.join(_TYPES)})"
-        )
-    return known
+def _columns(location: SourceLocation, fields: Iterable[Mapping[str, Any]]) -> Iterator[Column]:
+    for item in fields:
+        name, kind = str(item["name"]), item["type"]
+        if name.startswith(INTERNAL_PREFIX):
+            continue
+        # A nested type is an object that names itself.
+        text = kind if isinstance(kind, str) else str(kind["type"])
+        if text not in _TYPES:
+            raise SourceUnreadable(
+                f"{location}: column '{name}' has type {text}, which cannot be exported (known: {', '.join(_TYPES)})"
+            )
+        yield Column(name, _TYPES[text])
 
 
 def _live_files(
@@ -289,8 +305,8 @@ def _live_files(
                 f"{location}: '{paths.path_of(entry.name)}' holds deletions that are no deletion vector of one data file; "
                 "HypAware writes none such. Compact the table with HypAware, or with the program that wrote them"
             )
-    units = {int(item["id"]): str(item["name"]) for item in fields if item["type"] in ("timestamp", "timestamptz")}
-    return tuple(_data_file(paths, entry, deletions.get(entry.name), units) for entry in sorted(data, key=lambda item: item.name))
+    times = {int(item["id"]): str(item["name"]) for item in fields if item["type"] in ("timestamp", "timestamptz")}
+    return tuple(_data_file(paths, entry, deletions.get(entry.name), times) for entry in sorted(data, key=lambda item: item.name))
 
 
 def _data_file(paths: TablePaths, entry: Entry, deletion: Entry | None, times: Mapping[int, str]) -> DataFile:
