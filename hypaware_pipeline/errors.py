@@ -3,8 +3,8 @@
 Why three answers for a sink: what the engine does next follows from the class of a failure and from nothing else. A sink that
 cannot say which of the three it met has a bug, and a bug stops the sink rather than spinning on it.
 
-Why every message names a place and a remedy: the reader is an engineer looking at a red partition in the UI. "What is wrong, where,
-what to do" is the whole contract; a secret never appears in any of it.
+Why every message names a place and a remedy: the reader is an engineer looking at a red partition in the UI. "What is wrong,
+where, what to do" is the whole contract; a secret never appears in any of it.
 """
 
 from collections.abc import Mapping
@@ -73,6 +73,13 @@ class SourceUnreadable(CacheError):
 
 class PinLost(CacheError):
     """What a pin references vanished while it was read (HypAware swapped and removed a generation). Pin again."""
+
+
+class SpillFailed(PipelineError):
+    """Rows could not be put aside on disk while a day was sorted (disk full, not writable).
+
+    Names the directory and the remedy.
+    """
 
 
 # --- configuration and state ---------------------------------------------------------------------------------------------------

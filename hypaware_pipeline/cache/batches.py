@@ -1,0 +1,65 @@
+"""Record batches of one dataset put together, cut up, and kept small.
+
+Why dictionaries are looked at again and again: a batch cut out of a row group still drags the whole dictionary of that row
+group along. Where few of its entries are used it is cut down, and where hardly any repeats it is given up, since it would then
+only cost.
+
+Why a dictionary wins over a plain column when two batches differ: written out in full, a repeated 4 KB text of a hundred
+thousand rows would be 400 MB.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch with all rows, in order. The batches agree in their columns, not in how these are encoded."""
+    if len(batches) == 1:
+        return batches[0]
+    names = batches[0].schema.names
+    columns = [_concat_arrays([batch.column(at) for batch in batches]) for at in range(len(names))]
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _concat_arrays(arrays: list[pa.Array]) -> pa.Array:
+    if any(pa.types.is_dictionary(array.type) for array in arrays):
+        arrays = [array if pa.types.is_dictionary(array.type) else array.dictionary_encode() for array in arrays]
+    return pa.concat_arrays(arrays)
+
+
+def take(batch: pa.RecordBatch, rows: pa.Array) -> pa.RecordBatch:
+    """The rows at these positions, in this order, with no dictionary larger than they need."""
+    return compact(batch.take(rows))
+
+
+def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows, dictionaries cut down to what is used, or dissolved where hardly a value repeats."""
+    columns = [_compact(column) if pa.types.is_dictionary(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _compact(column: pa.DictionaryArray) -> pa.Array:
+    valid = column.indices.is_valid()
+    codes = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    used = np.flatnonzero(np.bincount(codes[valid.to_numpy(zero_copy_only=False)], minlength=len(column.dictionary)))
+    if len(used) * 2 > len(column):
+        return column.dictionary_decode()
+    if len(used) == len(column.dictionary):
+        return column
+    place = np.zeros(max(len(column.dictionary), 1), np.int32)
+    place[used] = np.arange(len(used), dtype=np.int32)
+    indices = pc.if_else(valid, pa.array(place[codes]), pa.scalar(None, pa.int32()))
+    return pa.DictionaryArray.from_arrays(indices, column.dictionary.take(pa.array(used)))
+
+
+def pieces(batch: pa.RecordBatch, max_bytes: int, max_rows: int) -> Iterator[pa.RecordBatch]:
+    """Consecutive parts of at most so many rows and, down to a single row, at most so many bytes."""
+    if batch.num_rows > 1 and (batch.num_rows > max_rows or batch.nbytes > max_bytes):
+        middle = batch.num_rows // 2
+        for half in (batch.slice(0, middle), batch.slice(middle)):
+            yield from pieces(compact(half), max_bytes, max_rows)
+    elif batch.num_rows:
+        yield batch

@@ -1,0 +1,228 @@
+"""Columns as a data file has them, turned into columns as the dataset declares them.
+
+Why files differ: HypAware adds columns over time, third-party tables choose other widths, and one column may be
+dictionary-encoded in one file and plain in the next. Behind this module every batch of a dataset has the same columns and the
+same meaning.
+
+Why a conversion never loses anything quietly: a value its declared type cannot hold costs its row a reason in the problem
+column, and only that row. The one exception is stated: digits of a timestamp below the microsecond are cut off.
+
+Why text is checked for UTF-8 here: nothing on the way validates what a file claims to be text, and every destination would fail
+on it.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hypaware_pipeline.cache import variant
+from hypaware_pipeline.cache.halves import attempt
+from hypaware_pipeline.cache.variant_value import js_number
+from hypaware_pipeline.model import PROBLEM_COLUMN, SEQ_COLUMN, Column, ColumnType, Dataset
+
+ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
+    ColumnType.STRING: pa.string(),
+    ColumnType.INT32: pa.int32(),
+    ColumnType.INT64: pa.int64(),
+    ColumnType.DOUBLE: pa.float64(),
+    ColumnType.BOOLEAN: pa.bool_(),
+    ColumnType.TIMESTAMP: pa.timestamp("us", "UTC"),
+    ColumnType.JSON: pa.string(),
+}
+"""The plain Arrow type of each column type; STRING and JSON may come dictionary-encoded instead."""
+
+_SEQ = Column(SEQ_COLUMN, ColumnType.INT64)
+
+
+@dataclass(slots=True)
+class _Problems:
+    """Reasons per row, collected over the columns of a batch."""
+
+    reasons: dict[int, list[str]] = field(default_factory=dict)
+
+    def add(self, column: Column, row: int, reason: str) -> None:
+        self.reasons.setdefault(row, []).append(f"column '{column.name}': {reason}")
+
+    def to_array(self, rows: int) -> pa.Array:
+        if not self.reasons:
+            return pa.nulls(rows, pa.string())
+        return pa.array(["; ".join(self.reasons[row]) if row in self.reasons else None for row in range(rows)], pa.string())
+
+
+def file_columns(dataset: Dataset, schema: pa.Schema) -> list[str]:
+    """The columns of a file that the dataset wants, the sequence among them."""
+    wanted = {column.name for column in dataset.columns} | {SEQ_COLUMN}
+    return [name for name in dict.fromkeys(schema.names) if name in wanted]
+
+
+def convert(raw: pa.RecordBatch, dataset: Dataset, connection: duckdb.DuckDBPyConnection, *, rows: int) -> pa.RecordBatch:
+    """A batch of a data file as a batch of the dataset: its columns in order, then the sequence, then the problems.
+
+    A column the file lacks is null; `rows` is told because a batch without any column has lost it. `connection` is any DuckDB
+    connection; it decodes VARIANT columns.
+    """
+    problems = _Problems()
+    columns = [*dataset.columns, _SEQ]
+    stored = {column.name: raw.column(column.name) for column in columns if column.name in raw.schema.names}
+    decoded = _decode_variants([column for column in columns if column.name in stored], stored, connection, problems)
+    arrays = [
+        decoded[column.name] if column.name in decoded else _typed(stored.get(column.name), column, rows, problems)
+        for column in columns
+    ]
+    names = [*(column.name for column in columns), PROBLEM_COLUMN]
+    return pa.RecordBatch.from_arrays([*arrays, problems.to_array(rows)], names=names)
+
+
+def _decode_variants(
+    columns: Sequence[Column], stored: Mapping[str, pa.Array], connection: duckdb.DuckDBPyConnection, problems: _Problems
+) -> dict[str, pa.Array]:
+    """All VARIANT columns in one go, so that a batch costs one query."""
+    encoded = [column for column in columns if column.type is ColumnType.JSON and variant.is_variant(stored[column.name].type)]
+    decoded = {}
+    for column, texts in zip(encoded, variant.decode([stored[column.name] for column in encoded], connection), strict=True):
+        decoded[column.name] = texts.array
+        for row, reason in texts.problems.items():
+            problems.add(column, row, reason)
+    return decoded
+
+
+def _typed(array: pa.Array | None, column: Column, rows: int, problems: _Problems) -> pa.Array:
+    if array is None or pa.types.is_null(array.type):
+        return pa.nulls(rows, ARROW_TYPES[column.type])
+    if pa.types.is_dictionary(array.type):
+        return _typed_dictionary(array, column, problems)
+    return _converted(array, column, problems.add)
+
+
+def _typed_dictionary(array: pa.DictionaryArray, column: Column, problems: _Problems) -> pa.Array:
+    """Convert the dictionary instead of the rows, and blame each row for the value it points at."""
+    bad: dict[int, str] = {}
+    dictionary = _converted(array.dictionary, column, lambda _column, code, reason: bad.update({code: reason}))
+    indices = array.indices.cast(pa.int32())
+    if bad:
+        by_row = indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(np.isin(by_row, list(bad))):
+            problems.add(column, int(row), bad[int(by_row[row])])
+    if dictionary.null_count or column.type not in (ColumnType.STRING, ColumnType.JSON):
+        return dictionary.take(indices)
+    return pa.DictionaryArray.from_arrays(indices, dictionary)
+
+
+def _converted(array: pa.Array, column: Column, blame: Callable[[Column, int, str], None]) -> pa.Array:
+    """Convert a plain array; a row that cannot be converted becomes null and is blamed."""
+    kernel = _kernel(array.type, column.type)
+    target = ARROW_TYPES[column.type]
+    if kernel is None:
+        for row in np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False)):
+            blame(column, int(row), f"stored as {_name(array.type)}, which cannot become {column.type}")
+        return pa.nulls(len(array), target)
+
+    def give_up(start: int, stop: int, reason: str) -> pa.Array:
+        blame(column, start, f"stored as {_name(array.type)}, cannot become {column.type}: {reason}")
+        return pa.nulls(stop - start, target)
+
+    pieces = attempt(
+        len(array), lambda start, stop: kernel(array.slice(start, stop - start)), give_up, failures=(pa.ArrowInvalid, ValueError)
+    )
+    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+
+
+def _name(data_type: pa.DataType) -> str:
+    """A type as a message names it; a struct by its kind, since its fields would fill a page."""
+    return "VARIANT" if variant.is_variant(data_type) else str(data_type)
+
+
+Kernel = Callable[[pa.Array], pa.Array]
+
+
+def _kernel(stored: pa.DataType, wanted: ColumnType) -> Kernel | None:
+    """What converts an array of one type to the other; None where no meaning would survive."""
+    match wanted:
+        case ColumnType.STRING:
+            return _text_kernel(stored)
+        case ColumnType.JSON:
+            return _json_kernel(stored)
+        case ColumnType.TIMESTAMP:
+            return _timestamp_kernel(stored)
+        case ColumnType.BOOLEAN:
+            return _as_is if pa.types.is_boolean(stored) else None
+        case ColumnType.INT32 | ColumnType.INT64 | ColumnType.DOUBLE:
+            target = ARROW_TYPES[wanted]
+            return (lambda array: array.cast(target)) if _is_number(stored) else None
+
+
+def _is_number(stored: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(stored) or pa.types.is_floating(stored) or pa.types.is_decimal(stored))
+
+
+def _as_is(array: pa.Array) -> pa.Array:
+    return array
+
+
+def _text_kernel(stored: pa.DataType) -> Kernel | None:
+    if _is_text(stored) or _is_binary(stored):
+        return _valid_text
+    if pa.types.is_floating(stored):
+        return _number_text
+    if pa.types.is_timestamp(stored):
+        return lambda array: pc.strftime(_timestamps(array).cast(pa.timestamp("ms", "UTC"), safe=False), "%Y-%m-%dT%H:%M:%SZ")
+    if pa.types.is_integer(stored) or pa.types.is_boolean(stored) or pa.types.is_date32(stored) or pa.types.is_decimal(stored):
+        return lambda array: array.cast(pa.string())
+    return None
+
+
+def _json_kernel(stored: pa.DataType) -> Kernel | None:
+    """A column that is JSON by declaration and a plain type in this file: each value is a JSON scalar."""
+    if _is_text(stored):
+        return lambda array: _mapped(_valid_text(array), lambda text: json.dumps(text, ensure_ascii=False))
+    if pa.types.is_floating(stored):
+        return _number_text
+    if pa.types.is_integer(stored) or pa.types.is_boolean(stored):
+        return lambda array: array.cast(pa.string())
+    return None
+
+
+def _timestamp_kernel(stored: pa.DataType) -> Kernel | None:
+    if pa.types.is_timestamp(stored) or pa.types.is_date32(stored):
+        return _timestamps
+    return None
+
+
+def _timestamps(array: pa.Array) -> pa.Array:
+    """To microseconds in UTC. A timestamp without a zone is UTC, as everything in the cache is."""
+    target = ARROW_TYPES[ColumnType.TIMESTAMP]
+    if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
+        micros = pc.floor_temporal(array, unit="microsecond")
+        return micros.cast(pa.timestamp("us", array.type.tz)).cast(target)
+    return array.cast(target)
+
+
+def _is_text(stored: pa.DataType) -> bool:
+    return bool(pa.types.is_string(stored) or pa.types.is_large_string(stored) or pa.types.is_string_view(stored))
+
+
+def _is_binary(stored: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(stored) or pa.types.is_large_binary(stored))
+
+
+def _valid_text(array: pa.Array) -> pa.Array:
+    """As `string`, having looked at every byte."""
+    text = array if pa.types.is_string(array.type) else array.cast(pa.string())
+    text.validate(full=True)
+    return text
+
+
+def _number_text(array: pa.Array) -> pa.Array:
+    return _mapped(array.cast(pa.float64()), js_number)
+
+
+def _mapped(array: pa.Array, text_of: Callable[..., str]) -> pa.Array:
+    """Value by value, each distinct one once: for storage types that hardly ever occur."""
+    encoded = array.dictionary_encode()
+    dictionary = pa.array([text_of(value) for value in encoded.dictionary.to_pylist()], pa.string())
+    return dictionary.take(encoded.indices)

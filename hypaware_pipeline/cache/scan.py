@@ -1,0 +1,292 @@
+"""The rows of one source for a set of days, each row group read once.
+
+Why rows of other days are put aside: after a compaction one row group holds rows of many days. It is decoded once, for the
+first of them that is asked for, and the rest waits on disk.
+
+Why the size of a read follows what the last one gave: a file says how large its pages are, not how large they become. A key
+dictionary of some KB repeats on every row of a VARIANT column once read, and a single value can have 70 KB.
+
+Why pyarrow reads and not DuckDB: it keeps dictionaries as dictionaries. A VARIANT whose values are partly kept in typed columns
+is the exception: DuckDB first rewrites such a file without them, row for row, into the private directory.
+"""
+
+import glob
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hypaware_pipeline.cache import spill, variant
+from hypaware_pipeline.cache.batches import compact, take
+from hypaware_pipeline.cache.columns import convert, file_columns
+from hypaware_pipeline.cache.sorting import Sorter
+from hypaware_pipeline.errors import SourceUnreadable
+from hypaware_pipeline.model import SEQ_COLUMN, Dataset, Day
+
+_ORDER = "_hyp_order"
+"""Place of a row: file and position in it. The last resort of the sort order."""
+_ROWS_PER_FILE = 2**40
+
+_READ_BYTES = 16 * 1024 * 1024
+_FIRST_READ_ROWS = 1024
+_MOST_READ_ROWS = 32_768
+_PAGE_BUFFER_BYTES = 64 * 1024
+_UNSHREDDED_GROUP_ROWS = 4096  # DuckDB holds a row group in memory until it is full
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """The rows of a data file that are wanted: home day -> ascending 0-based positions within the file, deletions left out."""
+
+    path: Path
+    rows: Mapping[Day, np.ndarray]
+
+
+@dataclass(slots=True)
+class _File:
+    """A data file opened for the first time: where to read it, and what is wanted of each row group not yet read."""
+
+    ordinal: int
+    path: Path
+    groups: dict[int, "_Group"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A row group: position of its first row, number of rows, and the wanted positions by day (within the file)."""
+
+    first: int
+    rows: int
+    wanted: Mapping[Day, np.ndarray]
+
+
+class Scan:
+    """One pass over a source's data files for a set of days. A context manager; what it put aside is removed at its end.
+
+    Args:
+        dataset: Columns and order of the rows.
+        slices: The wanted rows, file by file.
+        spill_dir: Where a private directory may be made.
+        memory_bytes: How much of a day is sorted in memory.
+    """
+
+    def __init__(self, dataset: Dataset, slices: Sequence[FileSlice], *, spill_dir: Path, memory_bytes: int) -> None:
+        self._dataset = dataset
+        self._slices = slices
+        self._spill_dir = spill_dir
+        self._memory_bytes = memory_bytes
+        self._files: dict[int, _File] = {}
+        self._read_rows = _FIRST_READ_ROWS
+        self._resources = ExitStack()
+        names = {column.name for column in dataset.columns}
+        lookup, natural = ([name for name in key if name in names] for key in (dataset.lookup_key, dataset.natural_key))
+        self._sort_key = list(dict.fromkeys([*lookup, SEQ_COLUMN, *natural, _ORDER]))
+
+    def __enter__(self) -> Self:
+        """Make the private directory."""
+        self._directory = self._resources.enter_context(spill.private_directory(self._spill_dir))
+        self._connection = self._resources.enter_context(duckdb.connect())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove it, also after an error."""
+        self._resources.close()
+        pa.default_memory_pool().release_unused()
+
+    def batches(self, day: Day) -> Iterator[pa.RecordBatch]:
+        """The rows of a day, sorted by lookup key, sequence, natural key and place; nulls last. Each day can be asked for once.
+
+        Batches carry the dataset's columns in order (text plain or dictionary-encoded), then the sequence, then the problem: why a
+        row could not be read whole, else null.
+
+        Raises:
+            FileNotFoundError: a data file is gone.
+            SourceUnreadable: a data file is damaged.
+            SpillFailed: the disk has no room for what must be put aside.
+        """
+        sorter = Sorter(self._sort_key, self._connection, directory=self._directory, memory_bytes=self._memory_bytes)
+        waiting = self._waiting_room(day)
+        for file in self._files_with(day):
+            for rows_by_day in self._read(file, day):
+                if day in rows_by_day:
+                    sorter.add(rows_by_day.pop(day))
+                for other, rows in rows_by_day.items():
+                    spill.append(self._waiting_room(other), [rows])
+        for batch in spill.read(waiting):
+            sorter.add(batch)
+        waiting.unlink(missing_ok=True)
+        for batch in sorter.sorted_batches():
+            yield batch.drop_columns([_ORDER])
+
+    def _waiting_room(self, day: Day) -> Path:
+        """Where rows of a day wait until it is asked for."""
+        return self._directory / f"day-{day}"
+
+    def _files_with(self, day: Day) -> Iterator[_File]:
+        for ordinal, piece in enumerate(self._slices):
+            if len(piece.rows.get(day, ())):
+                if ordinal not in self._files:
+                    self._files[ordinal] = self._open(ordinal, piece)
+                yield self._files[ordinal]
+
+    def _open(self, ordinal: int, piece: FileSlice) -> _File:
+        """Read the footer and share the wanted rows out among the row groups."""
+        path = piece.path
+        with _opened(path) as parquet:
+            schema = parquet.schema_arrow
+        wanted = file_columns(self._dataset, schema)
+        shredded = [name for name in wanted if variant.is_shredded(schema.field(name).type)]
+        if shredded:
+            path = self._directory / f"unshredded-{ordinal}.parquet"
+            _unshred(piece.path, path, wanted, shredded, self._connection)
+        with _opened(path) as parquet:
+            sizes = [parquet.metadata.row_group(at).num_rows for at in range(parquet.num_row_groups)]
+        return _File(ordinal, path, _groups(sizes, piece.rows))
+
+    def _read(self, file: _File, day: Day) -> Iterator[dict[Day, pa.RecordBatch]]:
+        """Read the row groups of a file that hold rows of the day and were not read before; yield all wanted rows by day."""
+        due = [at for at, group in file.groups.items() if day in group.wanted]
+        if not due:
+            return
+        with _opened(file.path) as parquet:
+            columns = file_columns(self._dataset, parquet.schema_arrow)
+            for at in due:
+                group = file.groups.pop(at)
+                position = group.first
+                for raw in self._raw_batches(parquet, columns, at, group.rows):
+                    rows = self._wanted_rows(raw, group, position, file.ordinal)
+                    if rows:
+                        yield rows
+                    position += raw.num_rows
+
+    def _raw_batches(self, parquet: pq.ParquetFile, columns: list[str], at: int, rows: int) -> Iterator[pa.RecordBatch]:
+        """All rows of a row group. Begins anew behind what was given out when another batch size fits much better."""
+        given = 0
+        while given < rows:
+            position = 0
+            for batch in parquet.iter_batches(batch_size=self._read_rows, row_groups=[at], columns=columns):
+                stop = position + batch.num_rows
+                if stop > given:
+                    fresh = batch.slice(max(given - position, 0))
+                    given = stop
+                    yield fresh
+                    if self._resize(fresh, given, rows - given):
+                        break
+                position = stop
+
+    def _resize(self, batch: pa.RecordBatch, given: int, left: int) -> bool:
+        """Judge the batch size by what it gave; true when the change is worth decoding the first `given` rows again."""
+        best = int(_READ_BYTES * batch.num_rows / max(batch.nbytes, 1))
+        best = min(max(best, 1), _MOST_READ_ROWS)
+        too_large, too_small = best * 4 < self._read_rows, best > self._read_rows * 4
+        if too_large or (too_small and left > 8 * given):
+            self._read_rows = best
+            return left > 0
+        return False
+
+    def _wanted_rows(self, raw: pa.RecordBatch, group: _Group, position: int, ordinal: int) -> dict[Day, pa.RecordBatch]:
+        """Decode the wanted rows of a batch that begins at `position` of its file, and share them out by day."""
+        by_day = {
+            day: positions[slice(*np.searchsorted(positions, (position, position + raw.num_rows)))]
+            for day, positions in group.wanted.items()
+        }
+        by_day = {day: positions for day, positions in by_day.items() if len(positions)}
+        if not by_day:
+            return {}
+        positions = np.sort(np.concatenate(list(by_day.values())))
+        if len(positions) < raw.num_rows:
+            raw = raw.take(pa.array(positions - position))
+        rows = convert(raw, self._dataset, self._connection, rows=len(positions))
+        rows = rows.append_column(_ORDER, pa.array(positions + ordinal * _ROWS_PER_FILE, pa.int64()))
+        if len(by_day) == 1:
+            return {day: compact(rows) for day in by_day}
+        return {day: take(rows, pa.array(np.searchsorted(positions, own))) for day, own in by_day.items()}
+
+
+def _groups(sizes: Sequence[int], rows: Mapping[Day, np.ndarray]) -> dict[int, _Group]:
+    """Cut the wanted positions at the borders of the row groups; row groups with none are left out.
+
+    Raises:
+        IndexError: a position lies beyond the last row.
+    """
+    borders = np.cumsum([0, *sizes])
+    cuts = {day: np.searchsorted(positions, borders) for day, positions in rows.items()}
+    if any(cut[-1] < len(rows[day]) for day, cut in cuts.items()):
+        raise IndexError(f"a wanted row lies beyond the {borders[-1]} rows of the file")
+    groups = {}
+    for at, size in enumerate(sizes):
+        wanted = {day: rows[day][cut[at] : cut[at + 1]] for day, cut in cuts.items() if cut[at] < cut[at + 1]}
+        if wanted:
+            groups[at] = _Group(int(borders[at]), size, wanted)
+    return groups
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """A data file for reading, its repeated texts as dictionaries.
+
+    Raises:
+        FileNotFoundError: it is gone.
+        SourceUnreadable: it is damaged, which may show only while it is read.
+    """
+    try:
+        with pq.ParquetFile(path) as footer:
+            dictionaries = _dictionary_columns(footer)
+            metadata = footer.metadata
+        with pq.ParquetFile(
+            path, metadata=metadata, read_dictionary=dictionaries, buffer_size=_PAGE_BUFFER_BYTES, pre_buffer=False
+        ) as parquet:
+            yield parquet
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise SourceUnreadable(
+            f"{path}: the data file cannot be read ({error}); it is damaged, restore it or purge its rows"
+        ) from error
+
+
+def _dictionary_columns(parquet: pq.ParquetFile) -> list[str]:
+    """Flat text columns that the file itself keeps as dictionaries, at least at first."""
+    if not parquet.num_row_groups:
+        return []
+    text = {
+        field.name for field in parquet.schema_arrow if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
+    }
+    group = parquet.metadata.row_group(0)
+    chunks = (group.column(at) for at in range(group.num_columns))
+    return [chunk.path_in_schema for chunk in chunks if chunk.path_in_schema in text and chunk.has_dictionary_page]
+
+
+def _unshred(source: Path, target: Path, columns: list[str], shredded: list[str], connection: duckdb.DuckDBPyConnection) -> None:
+    """Write the same rows in the same order with every VARIANT in one piece.
+
+    Raises:
+        FileNotFoundError: the source is gone.
+        SourceUnreadable: DuckDB cannot read the source.
+    """
+    names = ", ".join(map(_quoted, columns))
+    whole = ", ".join(f"{_quoted(name)}: 'VARIANT'" for name in shredded)
+    try:
+        connection.execute(
+            f"COPY (SELECT {names} FROM read_parquet($source, hive_partitioning = false)) TO {_literal(str(target))} "
+            f"(FORMAT parquet, COMPRESSION lz4_raw, ROW_GROUP_SIZE {_UNSHREDDED_GROUP_ROWS}, SHREDDING {{{whole}}})",
+            {"source": glob.escape(str(source))},
+        )
+    except duckdb.Error as error:
+        if not source.exists():
+            raise FileNotFoundError(str(source)) from error
+        raise SourceUnreadable(f"{source}: the data file cannot be read ({error}); restore it or purge its rows") from error
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,69 @@
+"""Record batches put aside on disk for a moment.
+
+Why a private directory: what is put aside is people's conversations. It is readable by its owner alone and gone when its user
+is done, also after an error.
+
+Why one stream after the other in one file, each closed at once: a day is added to many times while a file that spans ninety
+days is read, and ninety open files are too many. Each stream has its own schema, so batches may differ in how they are encoded.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from hypaware_pipeline.errors import SpillFailed
+
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+@contextmanager
+def private_directory(parent: Path) -> Iterator[Path]:
+    """A new directory under `parent` (made if need be) that only its owner can read; removed at the end, whatever happened.
+
+    Raises:
+        SpillFailed: it cannot be made.
+    """
+    with _explained(parent):
+        parent.mkdir(parents=True, exist_ok=True)
+        directory = Path(tempfile.mkdtemp(prefix="spill-", dir=parent))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def append(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write batches to the end of a spill file.
+
+    Raises:
+        SpillFailed: the disk does not take them.
+    """
+    with _explained(path.parent), path.open("ab") as file:
+        for batch in batches:
+            with pa.ipc.new_stream(file, batch.schema, options=_OPTIONS) as writer:
+                writer.write_batch(batch)
+
+
+def read(path: Path) -> Iterator[pa.RecordBatch]:
+    """The batches of a spill file, one at a time, in the order they were written; none when there is no file."""
+    if not path.exists():
+        return
+    with pa.OSFile(str(path)) as file:
+        while file.tell() < file.size():
+            with pa.ipc.open_stream(file) as reader:
+                yield from reader
+
+
+@contextmanager
+def _explained(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SpillFailed(
+            f"{directory}: rows of a day cannot be put aside while they are sorted ({error.strerror or error}); "
+            "make room there or point the state directory to a disk with more space"
+        ) from error

@@ -1,0 +1,205 @@
+"""VARIANT columns as JSON text, a whole batch at a time.
+
+Why each distinct value once: a 4 KB tool list repeats on every row of a conversation. Hashing its bytes is fifty times cheaper
+than decoding them.
+
+Why DuckDB and then Python: DuckDB decodes in C, tells damaged bytes apart, and prints what JavaScript prints except in a few
+forms. Values whose bytes or text may hold one of those forms are rendered again, exactly, by `variant_value`. A needless second
+rendering costs time only, so the patterns below may match too much and never too little.
+
+Why some values never reach DuckDB: it reserves memory for as many elements as a large array claims to have before it looks
+whether they are there, so a few damaged bytes could take the process down. Python checks first.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hypaware_pipeline.cache.halves import attempt
+from hypaware_pipeline.cache.variant_value import VariantError, is_null, render
+
+_VARIANT_MARK = {"ARROW:extension:name": "arrow.parquet.variant", "ARROW:extension:metadata": ""}
+"""Field metadata by which DuckDB takes an Arrow struct for a VARIANT."""
+
+_CHUNK_ROWS = 2048
+"""DuckDB's vector size: smaller chunks would waste it, larger ones would leave the second core idle."""
+
+_PIECE_FOR_PYTHON = 32
+"""A failing piece of so few values goes to Python, which names the damage of each: as quick as another query."""
+
+_BYTES_FOR_PYTHON = (
+    # a large array that claims 2^22 elements or more (header, then a 4-byte count)
+    r"[\x13\x17\x1b\x1f][\x00-\xff]{2}(?:[\x40-\xff][\x00-\xff]|[\x00-\xff][\x01-\xff])"
+    # binary below 32 MB (header, then a 4-byte length): DuckDB prints it as escaped text
+    r"|\x3c[\x00-\xff]{3}[\x00\x01]"
+)
+_NUMBER = r"(?:^|[\[:,])-?"
+_END = r"(?:[,\]}]|$)"
+_TEXT_FOR_PYTHON = (
+    rf"{_NUMBER}(?:[0-9.]+e|0\.0{_END}|[0-9]+\.[0-9]+0{_END}|[0-9]{{16,}}(?:\.0)?{_END}|[nN]a[nN]|[iI]nf)"
+    r"|\\u00[01][A-F]"  # JavaScript escapes control characters in lower case
+    r'|"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9(]|"[0-9]{5,}-[0-9]{2}-[0-9]{2}|"-?infinity"'
+)
+_INTEGRAL_DOUBLE = rf"{_NUMBER}[0-9]+\.0{_END}"
+_INTEGRAL_DOUBLE_OR_STRING = r'("(?:[^"\\]|\\.)*")|(-?[0-9]+)\.0([,\]}]|$)'
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """One decoded column: JSON text, plain or dictionary-encoded, and the reason per row that has none because of damage."""
+
+    array: pa.Array
+    problems: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Distinct:
+    """The distinct (metadata, value) pairs of a column, and per row the index of its pair, -1 where the row is null."""
+
+    metadata: pa.Array
+    value: pa.Array
+    codes: np.ndarray
+
+
+def is_variant(data_type: pa.DataType) -> bool:
+    """Whether a Parquet column read by pyarrow is an unshredded VARIANT."""
+    return pa.types.is_struct(data_type) and {field.name for field in data_type} == {"metadata", "value"}
+
+
+def is_shredded(data_type: pa.DataType) -> bool:
+    """Whether it is a VARIANT that keeps a part of its values in typed columns."""
+    return pa.types.is_struct(data_type) and "typed_value" in {field.name for field in data_type}
+
+
+def decode(columns: Sequence[pa.StructArray], connection: duckdb.DuckDBPyConnection) -> list[Texts]:
+    """Decode VARIANT columns to JSON text.
+
+    A null row and a row that holds the VARIANT null both become null, as HypAware's own reader returns them.
+    """
+    distinct = [_distinct_of(column) for column in columns]
+    if not distinct:
+        return []
+    metadata = _concat([part.metadata for part in distinct], pa.dictionary(pa.int32(), pa.binary()))
+    texts, problems = _texts_of(metadata, pa.concat_arrays([part.value for part in distinct]), connection)
+    out, start = [], 0
+    for part in distinct:
+        stop = start + len(part.value)
+        own = {index - start: reason for index, reason in problems.items() if start <= index < stop}
+        out.append(_spread(texts.slice(start, stop - start), own, part.codes))
+        start = stop
+    return out
+
+
+def _concat(arrays: list[pa.Array], data_type: pa.DataType) -> pa.Array:
+    return pa.chunked_array(arrays, type=data_type).unify_dictionaries().combine_chunks()
+
+
+def _distinct_of(column: pa.StructArray) -> _Distinct:
+    """Find the distinct values of a column by the hash of their bytes."""
+    names = [field.name for field in column.type]
+    children = column.flatten()  # carries the struct's own nulls into its children
+    metadata = pc.dictionary_encode(children[names.index("metadata")].cast(pa.binary()))
+    value = pc.dictionary_encode(children[names.index("value")].cast(pa.binary()))
+    value_codes = value.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    metadata_codes = metadata.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    dictionaries = max(len(metadata.dictionary), 1)
+    pairs = np.where((value_codes < 0) | (metadata_codes < 0), -1, value_codes * dictionaries + metadata_codes)
+    present, codes = np.unique(pairs, return_inverse=True)
+    if len(present) and present[0] < 0:
+        present, codes = present[1:], codes - 1
+    return _Distinct(
+        metadata=pa.DictionaryArray.from_arrays(pa.array((present % dictionaries).astype(np.int32)), metadata.dictionary),
+        value=value.dictionary.take(pa.array(present // dictionaries)),
+        codes=codes,
+    )
+
+
+def _spread(texts: pa.Array, problems: Mapping[int, str], codes: np.ndarray) -> Texts:
+    """Give every row the text of its value; dictionary-encoded where values repeat."""
+    indices = pa.array(codes.astype(np.int32), mask=codes < 0)
+    by_row = {int(row): reason for code, reason in problems.items() for row in np.flatnonzero(codes == code)}
+    if len(texts) * 2 > len(codes):
+        return Texts(texts.take(indices), by_row)
+    if texts.null_count:  # a dictionary without nulls in it, so that nulls are counted in one place only
+        indices = pc.if_else(texts.is_valid().take(indices), indices, pa.scalar(None, pa.int32()))
+        texts = texts.fill_null("")
+    return Texts(pa.DictionaryArray.from_arrays(indices, texts), by_row)
+
+
+def _texts_of(
+    metadata: pa.DictionaryArray, value: pa.Array, connection: duckdb.DuckDBPyConnection
+) -> tuple[pa.Array, dict[int, str]]:
+    """The JSON text of each value, null where it is the VARIANT null or damaged; and what the damage is."""
+    problems: dict[int, str] = {}
+    for_python = _flags(value, _BYTES_FOR_PYTHON)
+    bulk = np.flatnonzero(~for_python)
+    bulk_texts = _bulk(metadata.take(pa.array(bulk)), value.take(pa.array(bulk)), connection)
+    # DuckDB says null for what Python is to judge: damaged pieces.
+    undecided = bulk_texts.is_null().to_numpy(zero_copy_only=False)
+    for_python[bulk[undecided | _flags(bulk_texts, _TEXT_FOR_PYTHON)]] = True
+    by_python = np.flatnonzero(for_python)
+    exact = [_render_one(metadata[int(at)].as_py(), value[int(at)].as_py(), int(at), problems) for at in by_python]
+    texts = _without_integral_fractions(bulk_texts)
+    order = np.empty(len(value), np.int64)
+    order[bulk] = np.arange(len(bulk))
+    order[by_python] = len(bulk) + np.arange(len(by_python))
+    texts = pa.concat_arrays([texts, pa.array(exact, pa.string())]).take(pa.array(order))
+    nulls = pc.equal(value, pa.scalar(b"\x00", pa.binary()))
+    return pc.if_else(nulls, pa.scalar(None, pa.string()), texts), problems
+
+
+def _render_one(metadata: bytes, value: bytes, position: int, problems: dict[int, str]) -> str | None:
+    if is_null(value):
+        return None
+    try:
+        return render(metadata, value)
+    except VariantError as error:
+        problems[position] = f"VARIANT cannot be decoded: {error}"
+        return None
+
+
+def _bulk(metadata: pa.DictionaryArray, value: pa.Array, connection: duckdb.DuckDBPyConnection) -> pa.Array:
+    """What DuckDB prints of each value; null where a value near it is damaged."""
+
+    def convert(start: int, stop: int) -> pa.Array:
+        if stop == start:
+            return pa.array([], pa.string())
+        return _print(metadata.slice(start, stop - start), value.slice(start, stop - start), connection)
+
+    def leave(start: int, stop: int, _reason: str) -> pa.Array:
+        return pa.nulls(stop - start, pa.string())
+
+    return pa.concat_arrays(attempt(len(value), convert, leave, failures=(duckdb.Error,), smallest=_PIECE_FOR_PYTHON))
+
+
+def _print(metadata: pa.DictionaryArray, value: pa.Array, connection: duckdb.DuckDBPyConnection) -> pa.Array:
+    fields = [pa.field("metadata", metadata.type, nullable=False), pa.field("value", pa.binary())]
+    column = pa.StructArray.from_arrays([metadata, value], fields=fields)
+    schema = pa.schema([pa.field("v", column.type, metadata=_VARIANT_MARK)])
+    # Chunks of their own, so that DuckDB spreads them over its threads.
+    chunks = [pa.record_batch([column.slice(start, _CHUNK_ROWS)], schema=schema) for start in range(0, len(column), _CHUNK_ROWS)]
+    relation = connection.from_arrow(pa.Table.from_batches(chunks, schema))
+    printed = relation.project('CAST("v" AS JSON)::VARCHAR AS "text"').to_arrow_table().column(0)
+    return printed.cast(pa.string()).combine_chunks()
+
+
+def _flags(array: pa.Array, pattern: str) -> np.ndarray:
+    """Where `pattern` occurs; false for null. The array is writable."""
+    found = pc.fill_null(pc.match_substring_regex(array, pattern), False)
+    return np.array(found.to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _without_integral_fractions(texts: pa.Array) -> pa.Array:
+    """Print integral doubles as JavaScript does, `12345` for `12345.0`; what stands inside strings is left alone."""
+    found = np.flatnonzero(_flags(texts, _INTEGRAL_DOUBLE))
+    if not len(found):
+        return texts
+    positions = pa.array(found)
+    shortened = pc.replace_substring_regex(texts.take(positions), _INTEGRAL_DOUBLE_OR_STRING, r"\1\2\3")
+    mask = np.zeros(len(texts), dtype=bool)
+    mask[found] = True
+    return pc.replace_with_mask(texts, pa.array(mask), shortened)
