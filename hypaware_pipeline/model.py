@@ -108,7 +108,8 @@ class PartitionSummary:
     Attributes:
         rows_by_source: Live rows per source; sources with none are absent.
         live: The cache provably still holds the day whole (no retention cut-off lies after its start).
-        removed_at: When rows were last removed from one of the dataset's tables (UTC), None when never as far as its snapshots tell.
+        removed_at: When rows were last removed from one of the dataset's tables (UTC), None when never as far as its snapshots
+            tell.
         unreadable: Sources that could not be read and may hold rows of this day, with the reason.
     """
 
@@ -172,7 +173,8 @@ class Receipt:
     """The proof for one (sink, dataset, day): what lies at the destination and of which content it is a copy.
 
     Attributes:
-        destination: Digest of everything that shapes the objects (place, format, codec, layout); another digest means another copy.
+        destination: Digest of everything that shapes the objects (place, format, codec, layout); another digest means another
+            copy.
         ledger_id: The ledger that confirmed it.
         rows: Rows in the pin; equals the rows of `files` plus `parked_rows`, always.
         parked: The first of the parked records, with reasons; `parked_rows` counts them all.

@@ -1,13 +1,13 @@
 """The days of one dataset to one sink, end to end.
 
-Why objects, receipt, ledger, in this order: the ledger commit is the only point of truth. Whatever stops the way before it leaves the
-day due, and doing it again gives the same objects.
+Why objects, receipt, ledger, in this order: the ledger commit is the only point of truth. Whatever stops the way before it
+leaves the day due, and doing it again gives the same objects.
 
-Why a balance is checked before an object becomes visible: a scan that lost a row, or found one twice, must leave the old object in
-place and say the numbers.
+Why a balance is checked before an object becomes visible: a scan that lost a row, or found one twice, must leave the old object
+in place and say the numbers.
 
-Why a broken source does not stop the others: each source of a day has its own object. The readable ones are exported and recorded;
-the object of the broken one stays as it is, and the day counts as not exported until the source can be read.
+Why a broken source does not stop the others: each source of a day has its own object. The readable ones are exported and
+recorded; the object of the broken one stays as it is, and the day counts as not exported until the source can be read.
 
 Why every exception ends at the day: a run covers many days, and a defect that one of them meets must not cost the rest.
 """
@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from hypaware_pipeline.errors import BalanceBroken, CacheError, PinLost, PipelineError, SinkHalted
@@ -43,7 +44,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PIN_ATTEMPTS = 5
-"""How often a slice is pinned anew after its generation vanished. HypAware keeps a replaced generation for an hour, so one is rare."""
+"""How often a slice is pinned anew after its generation vanished.
+
+HypAware keeps a replaced generation for an hour, so one is rare.
+"""
 
 PARKED_IN_RECEIPT = 100
 """How many parked records a receipt names. It counts all of them."""
@@ -54,8 +58,8 @@ class DayOutcome:
     """What became of one day.
 
     Attributes:
-        status: `exported`: whole. `partial`: every readable source is exported, another could not be read. `kept`: the copy at the
-            destination stays, because the cache no longer holds the day whole. `failed`: nothing was recorded.
+        status: `exported`: whole. `partial`: every readable source is exported, another could not be read. `kept`: the copy at
+            the destination stays, because the cache no longer holds the day whole. `failed`: nothing was recorded.
         receipt: Of what is at the destination now; None when nothing is.
         error: What is wrong and what to do; None when nothing is.
         seconds: Wall time spent on the day.
@@ -111,13 +115,14 @@ class Exporter:
         pin = rows.pin()
         halted: str | None = None
         with pin.read(days, spill_dir=rows.spill_dir, memory_bytes=SCAN_MEMORY_BYTES) as reader:
+            opened = _Opened(pin, reader, rows.spill_dir)
             for day in days:
                 if halted is not None:
                     yield self._failed(rows.dataset, day, halted, seconds=0.0)
                     continue
                 started = time.monotonic()
                 try:
-                    yield self._export_day(pin, reader, day, started)
+                    yield self._export_day(opened, day, started)
                 except PinLost:
                     raise
                 except SinkHalted as error:
@@ -130,8 +135,8 @@ class Exporter:
                     reason = f"unexpected {type(error).__name__}: {error}"
                     yield self._failed(rows.dataset, day, reason, seconds=time.monotonic() - started)
 
-    def _export_day(self, pin: "DatasetPin", reader: "PinReader", day: Day, started: float) -> DayOutcome:
-        summary = pin.summary(day)
+    def _export_day(self, opened: "_Opened", day: Day, started: float) -> DayOutcome:
+        summary = opened.pin.summary(day)
         standing = self._standing(summary)
         if standing is not None and keep_reason(summary, standing_rows=standing.rows, now=self.clock()) is not None:
             return self._outcome(summary, "kept", standing, _unreadable_message(summary), started)
@@ -141,10 +146,11 @@ class Exporter:
         written: list[ExportedFile] = []
         parked = _Parked()
         for source in sorted(summary.rows_by_source):
-            file = self._export_source(pin, reader, summary, source, parked)
+            file = self._export_source(opened, summary, source, parked)
             if file is not None:
                 written.append(file)
-        carried = [file for file in (standing.files if standing else ()) if file.source not in pin.sources]
+        readable = opened.pin.sources - summary.unreadable.keys()
+        carried = [file for file in (standing.files if standing else ()) if file.source not in readable]
         receipt = Receipt(
             sink=self.sink.name,
             dataset=summary.dataset,
@@ -166,7 +172,7 @@ class Exporter:
         )
 
     def _standing(self, summary: PartitionSummary) -> Receipt | None:
-        """What lies at the destination now: the ledger's word when it speaks of this destination, else the receipt found there."""
+        """What lies at the destination: the ledger's word when it speaks of this destination, else the receipt found there."""
         recorded = self.ledger.receipt(self.sink.name, summary.dataset, summary.day)
         if recorded is not None and recorded.destination == self.sink.destination:
             return recorded
@@ -174,14 +180,14 @@ class Exporter:
 
     def _export_source(
         self,
-        pin: "DatasetPin",
-        reader: "PinReader",
+        opened: "_Opened",
         summary: PartitionSummary,
         source: SourceName,
         parked: "_Parked",
     ) -> ExportedFile | None:
         expected = summary.rows_by_source[source]
-        sieve = RowSieve(reader.batches(summary.day, source), pin.dataset, source, name_at_most=PARKED_IN_RECEIPT)
+        dataset = opened.pin.dataset
+        sieve = RowSieve(opened.reader.batches(summary.day, source), dataset, source, name_at_most=PARKED_IN_RECEIPT)
 
         def confirm(encoded: Encoded) -> None:
             accounted = encoded.rows + len(encoded.refused) + sieve.parked_rows
@@ -196,15 +202,15 @@ class Exporter:
             summary.dataset,
             summary.day,
             source,
-            columns=pin.dataset.columns,
+            columns=dataset.columns,
             batches=sieve.batches(),
             confirm=confirm,
         )
         parked.add(sieve.parked_rows, sieve.parked)
         if refused:
             wanted = {row.position: row.reason for row in refused[: parked.room]}
-            with pin.read([summary.day], spill_dir=reader.spill_dir, memory_bytes=SCAN_MEMORY_BYTES) as again:
-                named = name_rows(again.batches(summary.day, source), pin.dataset, source, wanted)
+            with opened.pin.read([summary.day], spill_dir=opened.spill_dir, memory_bytes=SCAN_MEMORY_BYTES) as again:
+                named = name_rows(again.batches(summary.day, source), dataset, source, wanted)
             parked.add(len(refused), named)
         return file
 
@@ -231,6 +237,15 @@ class Exporter:
 
     def _failed(self, dataset: DatasetName, day: Day, error: str, *, seconds: float) -> DayOutcome:
         return DayOutcome(self.sink.name, dataset, day, "failed", None, error, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A pin, opened for the days of one attempt."""
+
+    pin: "DatasetPin"
+    reader: "PinReader"
+    spill_dir: Path
 
 
 class _Parked:

@@ -1,10 +1,10 @@
 """Rows that cannot be sent as they stand: set aside before the encoder sees them, and named for a person.
 
-Why the scan's own failures stand in a column: a row whose VARIANT is torn has no value to encode, but it exists, is counted, and must
-be named. It travels with its reason until here.
+Why the scan's own failures stand in a column: a row whose VARIANT is torn has no value to encode, but it exists, is counted,
+and must be named. It travels with its reason until here.
 
-Why refused rows are named by a second read: an encoder knows a row by its position only, and keeping the keys of every row for the
-case that one is refused would cost memory in every export. The order of rows is deterministic, so a second read finds them.
+Why refused rows are named by a second read: an encoder knows a row by its position only, and keeping the keys of every row for
+the case that one is refused would cost memory in every export. The order of rows is deterministic, so a second read finds them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -63,12 +63,11 @@ def name_rows(
 ) -> list[ParkedRecord]:
     """Name the rows at the `wanted` positions (0-based among the rows that could be read whole), each with its reason."""
     sieve = RowSieve(batches, dataset, source, name_at_most=0)
-    named = []
+    named: list[ParkedRecord] = []
     start = 0
     for batch in sieve.batches():
-        for position in sorted(wanted):
-            if start <= position < start + batch.num_rows:
-                named.append(ParkedRecord(source, row_name(batch, position - start, dataset), wanted[position]))
+        here = [position for position in sorted(wanted) if start <= position < start + batch.num_rows]
+        named += [ParkedRecord(source, row_name(batch, position - start, dataset), wanted[position]) for position in here]
         start += batch.num_rows
     return named
 

@@ -3,11 +3,11 @@
 Why a frozen day that was exported is never due: retention deletes a day in several commits, and a half-deleted day looks like any
 other. What the cache no longer provably holds whole must not overwrite the whole copy at the destination.
 
-Why a day that lost rows waits: retention takes six commits for one day and moves its cut-off only after the last. A day that shrank
-is written anew once its table has been left alone for a while; until then it cannot be told from a day being retired.
+Why a day that lost rows waits: retention takes six commits for one day and moves its cut-off only after the last. A day that
+shrank is written anew once its table has been left alone for a while; until then it cannot be told from a day being retired.
 
-Why a changed sink makes days due: a receipt speaks of the destination it was written for. Another place, format or codec is another
-copy, and nothing of it exists yet.
+Why a changed sink makes days due: a receipt speaks of the destination it was written for. Another place, format or codec is
+another copy, and nothing of it exists yet.
 """
 
 import datetime as dt
@@ -17,9 +17,9 @@ from enum import StrEnum
 
 from hypaware_pipeline.model import UNDATED, DatasetName, Day, Fingerprint, PartitionSummary, SinkName
 
-
 REMOVAL_SETTLES_AFTER = dt.timedelta(minutes=15)
-"""How long a table must have been left alone by deletions before a day that lost rows is written anew. A whole retention pass took
+"""How long a table must have been left alone by deletions before a day that lost rows is written anew. A whole retention pass
+took
 1.4 s when measured; a machine that sleeps in the middle of one takes longer."""
 
 

@@ -1,7 +1,7 @@
 """The days of one dataset that one attempt exports, handed from the cache to a sink without reading anything yet.
 
-Why a slice can be pinned again: HypAware may swap and remove a generation while a long range is read. What was exported stands; the
-rest is read from a new pin.
+Why a slice can be pinned again: HypAware may swap and remove a generation while a long range is read. What was exported stands;
+the rest is read from a new pin.
 """
 
 from collections.abc import Sequence

@@ -75,9 +75,9 @@ class Encoder(Protocol):
     def encode(self, batches: "Iterable[pa.RecordBatch]", columns: Sequence[Column], out: Writable) -> Encoded:
         """Write all rows of `batches` to `out`, holding no more than a few batches.
 
-        A batch carries `columns` by name in any order, each plain or dictionary-encoded and possibly differing from batch to batch,
-        JSON columns as text, timestamps as UTC microseconds; other columns (internal ones) are ignored. Zero rows make a valid
-        empty file. A row that cannot be encoded is left out and named in the answer; it never fails the others.
+        A batch carries `columns` by name in any order, each plain or dictionary-encoded and possibly differing from batch to
+        batch, JSON columns as text, timestamps as UTC microseconds; other columns (internal ones) are ignored. Zero rows make a
+        valid empty file. A row that cannot be encoded is left out and named in the answer; it never fails the others.
         """
         ...
 
@@ -118,8 +118,8 @@ class Blob:
 class BlobStore(Protocol):
     """Objects by key. Keys are relative, `/`-separated and can never leave the store's root.
 
-    Every method raises `SinkRetryable` (try later: disk full, time-out) or `SinkHalted` (someone must act: read-only, missing root,
-    credentials) and nothing else for what goes wrong outside.
+    Every method raises `SinkRetryable` (try later: disk full, time-out) or `SinkHalted` (someone must act: read-only, missing
+    root, credentials) and nothing else for what goes wrong outside.
     """
 
     def put(

@@ -3,8 +3,8 @@
 Why the pair lives here and nowhere else: it is the only place that knows both the bytes and where they go. A new store or a new
 encoder changes nothing in it.
 
-Why an object is written only after its rows were counted: a put that fails its balance raises inside the store's write, and the store
-then leaves the old object as it was.
+Why an object is written only after its rows were counted: a put that fails its balance raises inside the store's write, and the
+store then leaves the old object as it was.
 """
 
 import hashlib

@@ -1,0 +1,108 @@
+"""The `hypaware-pipeline` command.
+
+Why commands import their work inside: `--help` must not wait seconds for Dagster.
+
+Why exit codes are three: 0 everything asked for is exported, 1 some of it is not, 2 the request itself was bad. A cron job acts
+on them.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hypaware_pipeline.errors import BadRequest, CacheMissing, ConfigErrors, PipelineError, StateUnusable
+
+EXIT_SOME_NOT = 1
+EXIT_BAD_INPUT = 2
+
+app = typer.Typer(
+    name="hypaware-pipeline",
+    help="Ship HypAware's cache to your own storage, day by day.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", help="Config file; else HYPAWARE_PIPELINE_CONFIG, else <HYP_HOME>/hypaware-pipeline.json."),
+]
+
+
+def main() -> None:
+    """Run the command line; errors of ours become one message on stderr and an exit code."""
+    try:
+        app()
+    except (BadRequest, CacheMissing, ConfigErrors, StateUnusable) as error:
+        _say(error)
+        sys.exit(EXIT_BAD_INPUT)
+    except PipelineError as error:
+        _say(error)
+        sys.exit(EXIT_SOME_NOT)
+
+
+@app.command()
+def export(
+    sinks: Annotated[
+        list[str] | None, typer.Argument(metavar="[SINK]...", help="Sinks to export to; all when none is named.")
+    ] = None,
+    config: ConfigOption = None,
+    dataset: Annotated[str, typer.Option(metavar="GLOB", help="Only datasets whose name matches.")] = "*",
+    first: Annotated[str | None, typer.Option("--from", metavar="DAY", help="Not before this UTC day.")] = None,
+    last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Not after this UTC day.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every day the cache holds, changed or not.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is due and export nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document per (sink, dataset, day), a line each.")] = False,
+) -> None:
+    """Export what is due now, through Dagster, recorded in its instance."""
+    from hypaware_pipeline.cli.export import Selection, export_command
+
+    selection = Selection.parse(sinks or [], dataset=dataset, first=first, last=last, every=every)
+    raise typer.Exit(export_command(config, selection, env=os.environ, dry_run=dry_run, as_json=as_json))
+
+
+@app.command("first-day")
+def first_day(
+    day: Annotated[str | None, typer.Argument(metavar="[DAY]", help="Where partitions are to begin, YYYY-MM-DD.")] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Show where partitions begin, or move it. Restart or reload the code location after a move."""
+    from hypaware_pipeline.cli.first_day import first_day_command
+
+    first_day_command(config, day, env=os.environ)
+
+
+@app.command()
+def demo(
+    directory: Annotated[
+        Path | None,
+        typer.Option("--dir", help="Where the demo's cache, config and exports go; else demo-data/ in a checkout."),
+    ] = None,
+) -> None:
+    """Write a small cache, export it to two sinks, and query what landed."""
+    from hypaware_pipeline.cli.demo import demo_command
+
+    raise typer.Exit(demo_command(directory, env=os.environ))
+
+
+@app.command()
+def dev(
+    config: ConfigOption = None,
+    port: Annotated[int, typer.Option(help="Port of the UI, on localhost.")] = 3000,
+) -> None:
+    """Run the UI and the daemon on localhost until stopped."""
+    from hypaware_pipeline.cli.dev import dev_command
+
+    dev_command(config, port=port, env=os.environ)
+
+
+def _say(error: PipelineError) -> None:
+    if isinstance(error, ConfigErrors):
+        typer.echo(f"{error.path} cannot be used:", err=True)
+        for each in error.errors:
+            typer.echo(f"  {each}", err=True)
+    else:
+        typer.echo(f"error: {error}", err=True)

@@ -1,0 +1,129 @@
+"""What an export says: to a person, a table; to a program, one JSON document per (sink, dataset, day) on stdout.
+
+Why everything else goes to stderr: the documents, and the table, are the answer. Progress, notes and reasons are not.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from hypaware_pipeline.errors import ConfigError
+from hypaware_pipeline.export.driver import DayOutcome
+from hypaware_pipeline.export.plan import PlannedDay
+from hypaware_pipeline.model import DatasetName, Day, SinkName
+
+
+class Report:
+    """Collects what became of every day; knows the exit code."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._out = Console(file=sys.stdout, highlight=False)
+        self._err = Console(file=sys.stderr, highlight=False)
+        self._totals: dict[tuple[str, str], dict[str, int]] = {}
+        self._failures: list[str] = []
+
+    @property
+    def exit_code(self) -> int:
+        """0: all exported, 1: some not."""
+        return 1 if self._failures else 0
+
+    def note(self, text: str) -> None:
+        """Something a person should know that is no failure."""
+        self._err.print(f"note: {text}", markup=False, soft_wrap=True)
+
+    def sink_broken(self, name: str, errors: Sequence[ConfigError]) -> None:
+        """A sink that cannot be built."""
+        self._failed(name, None, None, "; ".join(str(error) for error in errors))
+
+    def dataset_failed(self, sink: SinkName, dataset: DatasetName, error: str) -> None:
+        """A dataset of which nothing could be read."""
+        self._failed(sink, dataset, None, error)
+
+    def day_failed(self, sink: SinkName, dataset: DatasetName, day: Day, error: str) -> None:
+        """A day that no run reached."""
+        self._failed(sink, dataset, day, error)
+
+    def day_done(self, outcome: DayOutcome, uris: Sequence[str]) -> None:
+        """A day that was worked on; `uris` are its objects."""
+        receipt = outcome.receipt
+        if not outcome.done:
+            self._failures.append(f"{outcome.sink}/{outcome.dataset} {outcome.day}: {outcome.error}")
+        totals = self._totals.setdefault(
+            (outcome.sink, outcome.dataset), {"days": 0, "rows": 0, "bytes": 0, "parked": 0, "not": 0}
+        )
+        totals["not"] += not outcome.done
+        if outcome.status in ("exported", "partial") and receipt is not None:
+            totals["days"] += 1
+            totals["rows"] += receipt.exported_rows
+            totals["bytes"] += receipt.bytes
+            totals["parked"] += receipt.parked_rows
+        self._document(
+            sink=outcome.sink,
+            dataset=outcome.dataset,
+            day=outcome.day,
+            status=outcome.status,
+            rows=receipt.exported_rows if receipt else 0,
+            bytes=receipt.bytes if receipt else 0,
+            parked=[record.to_json() for record in receipt.parked] if receipt else [],
+            parked_rows=receipt.parked_rows if receipt else 0,
+            files=list(uris),
+            seconds=round(outcome.seconds, 3),
+            error=outcome.error,
+        )
+
+    def planned(self, days: Sequence[PlannedDay]) -> None:
+        """What a dry run would export."""
+        table = Table("sink", "dataset", "day", "rows", "reason", box=None, pad_edge=False)
+        for entry in days:
+            self._document(
+                sink=entry.sink, dataset=entry.dataset, day=entry.day, status="due", rows=entry.rows, reason=str(entry.reason)
+            )
+            table.add_row(escape(entry.sink), escape(entry.dataset), entry.day, str(entry.rows), str(entry.reason))
+        if not self._as_json:
+            self._out.print(table if days else "nothing is due")
+        self._say_failures()
+
+    @contextmanager
+    def progress(self, total: int) -> "Iterator[Progress]":
+        """A bar on stderr, if that is a terminal."""
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("days"), TimeRemainingColumn())
+        with Progress(*columns, console=self._err, transient=True, disable=self._as_json or not self._err.is_terminal) as bar:
+            bar.add_task("exporting", total=total)
+            yield bar
+
+    def finish(self) -> None:
+        """Say what became of everything."""
+        if not self._as_json:
+            self._out.print(self._table() if self._totals else "nothing was due")
+        self._say_failures()
+
+    def _table(self) -> Table:
+        table = Table("sink", "dataset", box=None, pad_edge=False)
+        for heading in ("days", "rows", "size", "parked", "not exported"):
+            table.add_column(heading, justify="right")
+        for (sink, dataset), totals in self._totals.items():
+            figures = (totals["days"], totals["rows"], decimal(totals["bytes"]), totals["parked"], totals["not"])
+            table.add_row(escape(sink), escape(dataset), *(str(figure) for figure in figures))
+        return table
+
+    def _say_failures(self) -> None:
+        for failure in self._failures:
+            self._err.print(f"not exported: {failure}", markup=False, soft_wrap=True)
+
+    def _failed(self, sink: str, dataset: str | None, day: str | None, error: str) -> None:
+        self._failures.append(f"{'/'.join(part for part in (sink, dataset) if part)}{f' {day}' if day else ''}: {error}")
+        self._document(sink=sink, dataset=dataset, day=day, status="failed", error=error)
+
+    def _document(self, **fields: Any) -> None:
+        if self._as_json:
+            typer.echo(json.dumps(fields, ensure_ascii=False))

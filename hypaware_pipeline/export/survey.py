@@ -1,0 +1,70 @@
+"""What is due now at every sink: each dataset is pinned once, and every sink that takes it is planned from that pin."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from hypaware_pipeline.config import SinkConfig
+from hypaware_pipeline.errors import CacheError
+from hypaware_pipeline.export.installation import Installation
+from hypaware_pipeline.export.plan import PlannedDay, Standing, plan_days
+from hypaware_pipeline.ledger import Ledger
+from hypaware_pipeline.model import DatasetName, Day, SinkName
+from hypaware_pipeline.plugins.registry import destination_digest
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetPlan:
+    """The plan of one (sink, dataset); `error` says why there is none."""
+
+    sink: SinkName
+    dataset: DatasetName
+    days: Sequence[PlannedDay]
+    error: str | None = None
+
+
+def survey(
+    installation: Installation,
+    ledger: Ledger,
+    *,
+    sinks: Iterable[SinkConfig],
+    datasets: Iterable[DatasetName],
+    every: bool = False,
+) -> Iterator[DatasetPlan]:
+    """Plan every (sink, dataset) pair, dataset by dataset.
+
+    Raises:
+        CacheMissing: there is no cache.
+        LedgerUnreadable: the ledger cannot be read.
+    """
+    cache = installation.cache()
+    sinks = tuple(sinks)
+    standing = {sink.name: _standing(ledger, sink.name) for sink in sinks}
+    for dataset in datasets:
+        takers = [sink for sink in sinks if sink.takes(dataset)]
+        if not takers:
+            continue
+        try:
+            pin = cache.pin(dataset)
+            summaries = dict(pin.partitions())
+        except CacheError as error:
+            yield from (DatasetPlan(sink.name, dataset, (), str(error)) for sink in takers)
+            continue
+        for sink in takers:
+            known = standing[sink.name].get(dataset, {})
+            days = plan_days(
+                sink=sink.name,
+                dataset=dataset,
+                summaries={day: summaries.get(day) or pin.summary(day) for day in {*summaries, *known}},
+                standing=known,
+                destination=destination_digest(sink),
+                now=installation.clock(),
+                every=every,
+            )
+            yield DatasetPlan(sink.name, dataset, days)
+
+
+def _standing(ledger: Ledger, sink: SinkName) -> dict[DatasetName, dict[Day, Standing]]:
+    found: dict[DatasetName, dict[Day, Standing]] = {}
+    for (dataset, day), key in ledger.fingerprints(sink).items():
+        found.setdefault(dataset, {})[day] = Standing(key.fingerprint, key.destination, key.rows)
+    return found

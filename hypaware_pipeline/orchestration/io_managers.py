@@ -1,0 +1,159 @@
+"""Where rows enter a run and where they leave it.
+
+Why nothing is read when an input is loaded: a range of days does not fit in memory. What travels through Dagster is a slice
+that knows the cache and the days; the sink's side pins it and streams.
+
+Why good partitions are logged before the failure is raised: a run covers many days. Dagster marks a partition materialized only
+by an event, and emits one for *every* partition of the run when the output returns normally, those that failed included.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from hypaware_pipeline.export.driver import DayOutcome, Exporter
+from hypaware_pipeline.export.slices import CacheSlice
+from hypaware_pipeline.ledger import Ledger
+from hypaware_pipeline.model import DatasetName, Day, SinkName
+from hypaware_pipeline.orchestration.partitions import days_of, partition_of
+from hypaware_pipeline.orchestration.resources import BlobStoreResource, EncoderResource
+from hypaware_pipeline.sinks.blob import BlobSink
+
+Observer = Callable[[DayOutcome], None]
+"""Told of every day as it is done; the CLI's progress bar is one."""
+
+
+def utc_now() -> datetime:
+    """The clock of a run."""
+    return datetime.now(UTC)
+
+
+class CacheIOManager(dg.ConfigurableIOManager):
+    """Hands the requested days of a dataset to an asset, as a lazy `CacheSlice`.
+
+    Attributes:
+        cache_root: The directory that holds `datasets/`.
+        index_dir: Where the row index lies.
+        spill_dir: Where sorting may spill.
+        floor_day: Rows before it have no day.
+        first_day: The first partition.
+        datasets: Raw dataset names by the name in their asset key.
+    """
+
+    cache_root: str
+    index_dir: str
+    spill_dir: str
+    floor_day: str
+    first_day: str
+    datasets: dict[str, str]
+
+    def load_input(self, context: dg.InputContext) -> CacheSlice:
+        """The slice of the days this run covers."""
+        from hypaware_pipeline.cache.reader import Cache  # pyarrow and duckdb, 0.6 s: only in a run
+
+        cache = Cache(Path(self.cache_root), index_dir=Path(self.index_dir), clock=utc_now, floor=Day(self.floor_day))
+        dataset = DatasetName(self.datasets[context.asset_key.path[-1]])
+        days = days_of(list(context.asset_partition_keys), Day(self.first_day))
+        return CacheSlice(cache, dataset, days, Path(self.spill_dir))
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:  # noqa: ARG002
+        """Nothing writes to the cache but HypAware."""
+        raise dg.DagsterInvariantViolationError("the cache is only ever read; give this asset another IO manager")
+
+
+class SinkIOManager(dg.ConfigurableIOManager):
+    """Exports a slice to one sink: composes an encoder and a blob store, records receipts, reports per partition.
+
+    Attributes:
+        sink: The sink's name as configured.
+        prefix: Under which its objects lie in the store.
+        destination: Digest of everything that shapes its objects.
+        ledger: Where receipts are recorded.
+        first_day: The first partition, which also stands for undated rows.
+    """
+
+    sink: str
+    prefix: str
+    destination: str
+    ledger: str
+    first_day: str
+    encoder: dg.ResourceDependency[EncoderResource]
+    blob_store: dg.ResourceDependency[BlobStoreResource]
+    observer: dg.ResourceDependency[Any]
+
+    def load_input(self, context: dg.InputContext) -> Any:  # noqa: ARG002
+        """What a sink holds is read by engines, not by assets of this run."""
+        raise dg.DagsterInvariantViolationError(f"sink '{self.sink}' is written, not read; read its objects with a query engine")
+
+    def handle_output(self, context: dg.OutputContext, obj: CacheSlice) -> None:
+        """Export every day of the slice.
+
+        Raises:
+            dagster.Failure: some days were not exported; its metadata names their partitions in `retry_partitions`. The
+                others are recorded as materialized.
+        """
+        sink = BlobSink(SinkName(self.sink), self.encoder.build(), self.blob_store.build(), self.prefix, self.destination)
+        by_partition: dict[Day, list[DayOutcome]] = {}
+        with Ledger.open(Path(self.ledger), clock=utc_now) as ledger:
+            for outcome in Exporter(sink, ledger, utc_now).export(obj):
+                self.observer(outcome)
+                _log(context, outcome)
+                by_partition.setdefault(partition_of(outcome.day, Day(self.first_day)), []).append(outcome)
+        failed = {key: outcomes for key, outcomes in by_partition.items() if not all(outcome.done for outcome in outcomes)}
+        if not failed:
+            for key, outcomes in by_partition.items():
+                context.step_context.add_asset_metadata(
+                    metadata=_metadata(sink, outcomes), asset_key=context.asset_key, partition_key=key
+                )
+            return
+        for key, outcomes in by_partition.items():
+            if key not in failed:
+                event = dg.AssetMaterialization(context.asset_key, partition=key, metadata=_metadata(sink, outcomes))
+                context.log_event(event)
+        raise _failure(failed, of=len(by_partition))
+
+
+def _log(context: dg.OutputContext, outcome: DayOutcome) -> None:
+    text = f"{outcome.sink}/{outcome.dataset} {outcome.day}: {outcome.status}"
+    if outcome.receipt is not None:
+        text += f", {outcome.receipt.exported_rows} rows, {outcome.receipt.bytes} bytes"
+    if outcome.error is not None:
+        context.log.error(f"{text}; {outcome.error}")
+    else:
+        context.log.info(f"{text} in {outcome.seconds:.1f} s")
+
+
+def _failure(failed: dict[Day, list[DayOutcome]], *, of: int) -> dg.Failure:
+    reasons = {key: "; ".join(outcome.error for outcome in outcomes if outcome.error) for key, outcomes in failed.items()}
+    first = min(reasons)
+    return dg.Failure(
+        description=f"{len(failed)} of {of} days were not exported; {first}: {reasons[first]}",
+        metadata={"retry_partitions": dg.MetadataValue.json(sorted(failed)), "reasons": dg.MetadataValue.json(dict(reasons))},
+        allow_retries=False,
+    )
+
+
+def _metadata(sink: BlobSink, outcomes: list[DayOutcome]) -> dict[str, Any]:
+    """What the UI shows and plots of one partition; numbers have one stable key each."""
+    receipts = [outcome.receipt for outcome in outcomes if outcome.receipt is not None]
+    rows = sum(receipt.exported_rows for receipt in receipts)
+    seconds = sum(outcome.seconds for outcome in outcomes)
+    undated = sum(receipt.exported_rows for receipt in receipts if receipt.day == "undated")
+    uris = [sink.uri(file.key) for receipt in receipts for file in receipt.files]
+    metadata: dict[str, Any] = {
+        "dagster/partition_row_count": rows,
+        "bytes": sum(receipt.bytes for receipt in receipts),
+        "seconds": round(seconds, 3),
+        "rows_per_second": round(rows / seconds, 1) if seconds else 0.0,
+        "parked": sum(receipt.parked_rows for receipt in receipts),
+        "undated": undated,
+        "status": ", ".join(sorted({outcome.status for outcome in outcomes})),
+        "files": dg.MetadataValue.json(uris),
+        "receipt": dg.MetadataValue.json([receipt.to_json() for receipt in receipts]),
+    }
+    if uris:
+        metadata["dagster/uri"] = uris[0].rsplit("/", 1)[0]
+    return metadata
