@@ -107,3 +107,11 @@ def test_days_are_grouped_into_contiguous_ranges():
 def test_a_day_that_is_no_partition_is_named():
     with pytest.raises(ValueError, match="2026-07-01"):
         contiguous_ranges([Day("2026-07-01")], [DAY])
+
+
+def test_the_same_content_of_a_frozen_day_may_be_written_again_to_repair_it():
+    assert reason(summary(live=False), standing(), every=True) is Reason.ASKED
+
+
+def test_ranges_are_made_from_any_iterable():
+    assert contiguous_ranges(iter([DAY]), [DAY]) == ((DAY, DAY),)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from hypaware_pipeline.errors import BalanceBroken, CacheError, PinLost, PipelineError, SinkHalted
 from hypaware_pipeline.export.parking import RowSieve, name_rows
-from hypaware_pipeline.export.plan import keep_reason
+from hypaware_pipeline.export.plan import Standing, keep_reason
 from hypaware_pipeline.export.slices import SCAN_MEMORY_BYTES, CacheSlice
 from hypaware_pipeline.ledger import Ledger
 from hypaware_pipeline.model import (
@@ -138,7 +138,7 @@ class Exporter:
     def _export_day(self, opened: "_Opened", day: Day, started: float) -> DayOutcome:
         summary = opened.pin.summary(day)
         standing = self._standing(summary)
-        if standing is not None and keep_reason(summary, standing_rows=standing.rows, now=self.clock()) is not None:
+        if standing is not None and keep_reason(summary, _as_planned(standing), now=self.clock()) is not None:
             return self._outcome(summary, "kept", standing, _unreadable_message(summary), started)
         if summary.rows == 0 and standing is None:
             status: Literal["partial", "exported"] = "partial" if summary.unreadable else "exported"
@@ -262,6 +262,10 @@ class _Parked:
     def add(self, rows: int, named: Sequence[ParkedRecord]) -> None:
         self.rows += rows
         self.named.extend(named[: self.room])
+
+
+def _as_planned(receipt: Receipt) -> Standing:
+    return Standing(receipt.fingerprint, receipt.destination, receipt.rows)
 
 
 def _instant(now: datetime) -> str:

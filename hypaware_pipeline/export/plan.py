@@ -103,15 +103,18 @@ def _judge(summary: PartitionSummary, standing: Standing | None, destination: st
         return Reason.SINK_CHANGED if summary.rows else Reason.FROZEN
     if standing.fingerprint == summary.fingerprint:
         return Reason.ASKED if every else Reason.UNCHANGED
-    return keep_reason(summary, standing_rows=standing.rows, now=now) or Reason.CHANGED
+    return keep_reason(summary, standing, now=now) or Reason.CHANGED
 
 
-def keep_reason(summary: PartitionSummary, *, standing_rows: int, now: dt.datetime) -> Reason | None:
+def keep_reason(summary: PartitionSummary, standing: Standing, *, now: dt.datetime) -> Reason | None:
     """Why an exported day may not be written anew from what the cache holds now; None when it may.
 
-    Undated rows have no day whose retention could be judged, so they are replaced only while they do not shrink.
+    What the cache holds of the same content may always be written again: that repairs an object somebody removed. Undated rows
+    have no day whose retention could be judged, so they are replaced only while they do not shrink.
     """
-    shrinks = summary.rows < standing_rows
+    if summary.fingerprint == standing.fingerprint:
+        return None
+    shrinks = summary.rows < standing.rows
     if not summary.live or (summary.day == UNDATED and shrinks):
         return Reason.FROZEN
     if shrinks and summary.removed_at is not None and now - summary.removed_at < REMOVAL_SETTLES_AFTER:
@@ -126,11 +129,12 @@ def contiguous_ranges(days: Iterable[Day], keys: Sequence[Day]) -> tuple[tuple[D
         ValueError: a day is not among the keys.
     """
     position = {key: index for index, key in enumerate(keys)}
-    unknown = sorted(day for day in set(days) if day not in position)
+    wanted = set(days)
+    unknown = sorted(day for day in wanted if day not in position)
     if unknown:
         raise ValueError(f"no partition for {', '.join(unknown)}")
     ranges: list[tuple[int, int]] = []
-    for index in sorted(position[day] for day in set(days)):
+    for index in sorted(position[day] for day in wanted):
         if ranges and ranges[-1][1] + 1 == index:
             ranges[-1] = (ranges[-1][0], index)
         else:

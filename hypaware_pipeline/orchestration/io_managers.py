@@ -127,11 +127,11 @@ def _log(context: dg.OutputContext, outcome: DayOutcome) -> None:
 
 
 def _failure(failed: dict[Day, list[DayOutcome]], *, of: int) -> dg.Failure:
-    reasons = {key: "; ".join(outcome.error for outcome in outcomes if outcome.error) for key, outcomes in failed.items()}
+    reasons: dict[str, str] = {key: "; ".join(outcome.error for outcome in outcomes if outcome.error) for key, outcomes in failed.items()}
     first = min(reasons)
     return dg.Failure(
         description=f"{len(failed)} of {of} days were not exported; {first}: {reasons[first]}",
-        metadata={"retry_partitions": dg.MetadataValue.json(sorted(failed)), "reasons": dg.MetadataValue.json(dict(reasons))},
+        metadata={"retry_partitions": dg.MetadataValue.json(sorted(failed)), "reasons": dg.MetadataValue.json(reasons)},
         allow_retries=False,
     )
 
