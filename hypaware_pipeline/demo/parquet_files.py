@@ -125,7 +125,8 @@ def read_data_file(path: Path, schema: TableSchema) -> Iterator[pa.Table]:
 
 def _batches(path: Path, schema: TableSchema) -> Iterator[pa.Table]:
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(_READ_ROWS):
+        wanted = [name for name in file.schema_arrow.names if name in schema.names]
+        for batch in file.iter_batches(_READ_ROWS, columns=wanted):
             yield _conform(pa.Table.from_batches([batch]), schema)
 
 

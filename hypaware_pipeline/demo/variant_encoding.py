@@ -88,10 +88,11 @@ def variant_from_text(texts: pa.Array | pa.ChunkedArray) -> pa.StructArray:
 
 
 def variant_from_values(values: Sequence[Any]) -> pa.StructArray:
-    """Python values as one VARIANT column chunk; `None` is an absent one."""
-    metadata, encoded = encode_values(values)
-    column = pa.array(encoded, pa.binary()).dictionary_encode()
-    return _variant_array(metadata, column.dictionary, column.indices)
+    """Python values as one VARIANT column chunk; `None` is an absent one. The same object on many rows is encoded once."""
+    distinct = {id(value): value for value in values if value is not None}
+    place = {identity: position for position, identity in enumerate(distinct)}
+    metadata, encoded = encode_values(list(distinct.values()))
+    return _variant_array(metadata, encoded, pa.array([place.get(id(value)) for value in values], pa.int32()))
 
 
 def absent_variants(count: int) -> pa.StructArray:

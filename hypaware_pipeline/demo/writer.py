@@ -38,7 +38,7 @@ from hypaware_pipeline.demo.table_schema import (
     new_schema,
     to_physical,
 )
-from hypaware_pipeline.model import SEQ_COLUMN, Column, DatasetName
+from hypaware_pipeline.model import SEQ_COLUMN, Column, ColumnType, DatasetName
 
 Rows: TypeAlias = pa.Table | Sequence[Mapping[str, Any]]
 """Rows to append: mappings with values as `json.loads` yields them (timestamps as ISO text, milliseconds or datetimes), or an
@@ -358,7 +358,8 @@ def _matching(file: LiveFile, schema: TableSchema, where: pc.Expression) -> BitM
     """The positions of the live rows of a data file that match."""
     found = BitMap()
     start = 0
-    for rows in read_data_file(file.path, schema):
+    plain = TableSchema(schema.schema_id, tuple(column for column in schema.columns if column.type is not ColumnType.JSON))
+    for rows in read_data_file(file.path, plain):
         numbered = rows.append_column("_position", pa.array(range(start, start + rows.num_rows), pa.int64()))
         found.update(numbered.filter(where).column("_position").to_pylist())
         start += rows.num_rows
