@@ -1,7 +1,7 @@
 """The row index of one source: which rows its data files hold, by day, without reading them twice.
 
-Why two levels: of every immutable data file, day and hash of each row are kept in a file of its own; of every data file *under
-its deletion vector*, rows and hash sum per day are kept together in one file per source. An unchanged table is judged from the
+Why two levels: of every large data file, day and hash of each row are kept in a file of its own; of every data file *under its
+deletion vector*, rows and hash sum per day are kept together in one file per source. An unchanged table is judged from the
 second alone; a purge re-aggregates the files it touched from the first; only a new data file is read.
 
 Why raw days are stored and not the partition they lead to: which days count as undated depends on today's date. Folded when
@@ -12,7 +12,9 @@ as unreadable and every other day goes on. Only a file that neither knows condem
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import os
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -31,6 +33,8 @@ MANIFESTS_FILE = "manifests"
 _TOTALS_FILE = "days"
 _TOTALS_FORMAT = "days-1"
 _ROWS_FORMAT = "rows-1"
+# Reading a smaller data file again costs no more than reading what was kept of it.
+_WORTH_KEEPING_ROWS = 4_096
 _BATCH_ROWS = 65_536
 _HASH_RANGE = 1 << 64
 # Wider bounds than a century are one absurd timestamp, and say nothing about which days the other rows are of.
@@ -81,6 +85,16 @@ class SourceIndex:
     _recipe: Recipe
     _directory: Path | None
 
+    def by_day(self) -> dict[int, DayTotal]:
+        """Live rows and hash sum per raw day, over all readable files."""
+        rows: Counter[int] = Counter()
+        sums: Counter[int] = Counter()
+        for file_days in self.totals.values():
+            for day, total in file_days.items():
+                rows[day] += total.rows
+                sums[day] += total.hash_sum
+        return {day: DayTotal(rows[day], sums[day] % _HASH_RANGE) for day in rows}
+
     def live_rows(self, file: DataFile) -> tuple[np.ndarray, np.ndarray]:
         """0-based positions (int64, ascending) and raw days (int32) of the live rows of a readable data file.
 
@@ -110,7 +124,7 @@ def index_source(pin: SourcePin, recipe: Recipe, directory: Path | None) -> Sour
         directory: Where this source's index files are kept; None keeps nothing.
     """
     known = _load_totals(directory)
-    present = _present(pin.files)
+    present = _present(pin)
     totals: dict[str, Mapping[int, DayTotal]] = {}
     kept: dict[str, _FileTotals] = {}
     lost = []
@@ -118,7 +132,7 @@ def index_source(pin: SourcePin, recipe: Recipe, directory: Path | None) -> Sour
         key = _key(pin, file, recipe)
         entry = known.get(key)
         try:
-            if file.path not in present:
+            if file.name not in present:
                 raise FileNotFoundError
             if entry is None or entry.deletion != _deletion_identity(file):
                 entry = _FileTotals(_deletion_identity(file), _total(file, _rows_of(pin, file, recipe, directory)))
@@ -132,12 +146,13 @@ def index_source(pin: SourcePin, recipe: Recipe, directory: Path | None) -> Sour
     return SourceIndex(pin, totals, tuple(lost), recipe, directory)
 
 
-def _present(files: Iterable[DataFile]) -> set[Path]:
-    """The files that are there, by listing their directories: a table has thousands of files and one directory."""
-    present: set[Path] = set()
-    for parent in {file.path.parent for file in files}:
+def _present(pin: SourcePin) -> set[str]:
+    """Names of the files that are there, by listing their directories: a table has thousands of files and one directory."""
+    present: set[str] = set()
+    for parent in {file.name.rpartition("/")[0] for file in pin.files}:
         try:
-            present.update(parent.iterdir())
+            with os.scandir(pin.table_dir / parent) as entries:
+                present.update(f"{parent}/{entry.name}" if parent else entry.name for entry in entries)
         except OSError:
             continue
     return present
@@ -155,8 +170,8 @@ def _reason(file: DataFile, error: Exception) -> str:
 
 def _key(pin: SourcePin, file: DataFile, recipe: Recipe) -> str:
     """Names a data file's knowledge. Names are random ids, so with table and size they are one file's in any cache."""
-    identity = json.dumps([pin.table_uuid, file.name, file.bytes, file.rows, recipe.identity])
-    return blake2b(identity.encode(), digest_size=16).hexdigest()
+    identity = f"{pin.table_uuid} {file.bytes} {file.rows} {recipe.identity} {file.name}"
+    return blake2b(identity.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 def _live(file: DataFile) -> np.ndarray:
@@ -188,7 +203,7 @@ def _days_of_lost(
     rows = _load_rows(directory, _key(pin, file, recipe), file.rows)
     if rows is not None:
         return frozenset(np.unique(rows.days).tolist())
-    bounds = file.day_bounds.get(recipe.primary_timestamp) if recipe.primary_timestamp is not None else None
+    bounds = pin.day_bounds(file, recipe.primary_timestamp) if recipe.primary_timestamp is not None else None
     return _days_between(bounds)
 
 
@@ -208,7 +223,7 @@ def _rows_of(pin: SourcePin, file: DataFile, recipe: Recipe, directory: Path | N
     rows = _load_rows(directory, key, file.rows)
     if rows is None:
         rows = _read_rows(file, recipe)
-        if directory is not None:
+        if directory is not None and file.rows >= _WORTH_KEEPING_ROWS:
             index_files.write(directory / key, _ROWS_FORMAT, rows.days.tobytes() + rows.hashes.tobytes())
     return rows
 

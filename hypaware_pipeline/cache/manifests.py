@@ -9,9 +9,9 @@ two blocks would otherwise pass as a table with fewer files.
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -36,6 +36,15 @@ class Bounds:
     nulls: bool
 
 
+PackedBounds = Sequence[tuple[int, int | None, int | None, bool]]
+"""Bounds as they are kept: hardly any is ever looked at, so none is unpacked before."""
+
+
+def bounds_of(packed: PackedBounds, field_id: int) -> Bounds | None:
+    """The bounds of one column; None when the manifest says nothing of it."""
+    return next((Bounds(low, high, nulls) for known, low, high, nulls in packed if known == field_id), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One live file of a manifest.
@@ -44,8 +53,8 @@ class Entry:
         content: 0 data, 1 position deletes, 2 equality deletes.
         file_format: As the manifest spells it.
         name: Path below the table directory.
-        sequence: Data sequence number; None in an entry that inherits it from its manifest.
-        bounds: By field id, for columns of eight bytes.
+        sequence: Data sequence number.
+        bounds: For columns of eight bytes: field id, low, high, nulls. See `bounds_of`.
         referenced: For deletion vectors: name of the data file the deletions are of.
         offset: For deletion vectors: where the blob begins, in bytes.
         length: For deletion vectors: the blob's bytes.
@@ -56,8 +65,8 @@ class Entry:
     name: str
     rows: int
     bytes: int
-    sequence: int | None
-    bounds: Mapping[int, Bounds]
+    sequence: int
+    bounds: PackedBounds
     referenced: str | None = None
     offset: int | None = None
     length: int | None = None
@@ -71,6 +80,9 @@ class Entry:
     def is_deletion_vector(self) -> bool:
         """Deletions as a bitmap of positions, the only kind HypAware writes."""
         return self.content == _POSITION_DELETES and self.file_format.upper() == "PUFFIN"
+
+
+_ENTRY_FIELDS = tuple(item.name for item in fields(Entry))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +125,6 @@ class TablePaths:
             )
         return name
 
-    def path_of(self, name: str) -> Path:
-        """Where a file of this name lies now."""
-        return self.table_dir / name
-
 
 @dataclass(slots=True)
 class ManifestMemory:
@@ -140,15 +148,17 @@ class ManifestMemory:
             return
         self._known = dict(read)
         if self.path is not None:
-            document = {name: [size, [_entry_to_json(entry) for entry in entries]] for name, (size, entries) in read.items()}
+            document = {
+                name: [size, [[getattr(entry, name) for name in _ENTRY_FIELDS] for entry in entries]]
+                for name, (size, entries) in read.items()
+            }
             index_files.write(self.path, _FORMAT, json.dumps(document, separators=(",", ":")).encode())
 
     def _load(self) -> None:
         content = index_files.read(self.path, _FORMAT) if self.path is not None else None
         if content is not None:
             self._known = {
-                name: (size, tuple(_entry_from_json(entry) for entry in entries))
-                for name, (size, entries) in json.loads(content).items()
+                name: (size, tuple(Entry(*entry) for entry in entries)) for name, (size, entries) in json.loads(content).items()
             }
 
 
@@ -158,7 +168,7 @@ def read_manifest_list(paths: TablePaths, url: str) -> tuple[ManifestRef, ...]:
     Raises:
         SourceUnreadable: the file is missing, damaged or references something outside the table.
     """
-    path = paths.path_of(paths.name_of(url))
+    path = paths.table_dir / paths.name_of(url)
     content = _read_bytes(path)
     with _damage_named(path):
         return tuple(
@@ -173,7 +183,7 @@ def read_manifest_list(paths: TablePaths, url: str) -> tuple[ManifestRef, ...]:
 
 
 def read_entries(paths: TablePaths, refs: Iterable[ManifestRef], memory: ManifestMemory) -> Iterator[Entry]:
-    """All live entries of these manifests, sequence numbers inherited.
+    """All live entries of these manifests.
 
     Raises:
         SourceUnreadable: a manifest is missing or damaged.
@@ -184,18 +194,17 @@ def read_entries(paths: TablePaths, refs: Iterable[ManifestRef], memory: Manifes
         if entries is None:
             entries = _read_manifest(paths, ref)
         read[ref.name] = (ref.bytes, entries)
-        for entry in entries:
-            yield entry if entry.sequence is not None else replace(entry, sequence=ref.sequence)
+        yield from entries
     memory.keep(read)
 
 
 def _read_manifest(paths: TablePaths, ref: ManifestRef) -> tuple[Entry, ...]:
-    path = paths.path_of(ref.name)
+    path = paths.table_dir / ref.name
     content = _read_bytes(path)
     with _damage_named(path):
         if len(content) != ref.bytes:
             raise ValueError(f"it has {len(content)} bytes, the manifest list says {ref.bytes}")
-        entries = tuple(_entry(paths, record) for record in _records(content) if record["status"] != _DELETED)
+        entries = tuple(_entry(paths, ref, record) for record in _records(content) if record["status"] != _DELETED)
         if len(entries) != ref.entries:
             raise ValueError(f"it names {len(entries)} files, the manifest list says {ref.entries}")
     return entries
@@ -205,7 +214,7 @@ def _records(content: bytes) -> Iterator[Any]:
     return iter(fastavro.reader(io.BytesIO(content)))
 
 
-def _entry(paths: TablePaths, record: Mapping[str, Any]) -> Entry:
+def _entry(paths: TablePaths, ref: ManifestRef, record: Mapping[str, Any]) -> Entry:
     file = record["data_file"]
     referenced = file.get("referenced_data_file")
     sequence = record["sequence_number"]
@@ -215,7 +224,8 @@ def _entry(paths: TablePaths, record: Mapping[str, Any]) -> Entry:
         name=paths.name_of(file["file_path"]),
         rows=int(file["record_count"]),
         bytes=int(file["file_size_in_bytes"]),
-        sequence=None if sequence is None else int(sequence),
+        # A new entry does not know its number yet and inherits the one its manifest was committed with.
+        sequence=ref.sequence if sequence is None else int(sequence),
         bounds=_bounds(file),
         referenced=None if referenced is None else paths.name_of(referenced),
         offset=file.get("content_offset"),
@@ -223,16 +233,15 @@ def _entry(paths: TablePaths, record: Mapping[str, Any]) -> Entry:
     )
 
 
-def _bounds(file: Mapping[str, Any]) -> dict[int, Bounds]:
+def _bounds(file: Mapping[str, Any]) -> PackedBounds:
     """Bounds of the columns of eight bytes: all a reader that prunes by time needs, at a fraction of the memory."""
     low, high, nulls = (_by_field(file.get(key)) for key in ("lower_bounds", "upper_bounds", "null_value_counts"))
-    bounds = {
-        field_id: Bounds(_int64(low[field_id]), _int64(high[field_id]), nulls.get(field_id) != 0)
+    all_null = [(field_id, None, None, True) for field_id, count in nulls.items() if count == file["record_count"]]
+    return all_null + [
+        (field_id, _int64(low[field_id]), _int64(high[field_id]), nulls.get(field_id) != 0)
         for field_id in low.keys() & high.keys()
         if len(low[field_id]) == len(high[field_id]) == _INT64_BYTES
-    }
-    all_null = {field_id for field_id, count in nulls.items() if count == file["record_count"]}
-    return bounds | {field_id: Bounds(None, None, True) for field_id in all_null - bounds.keys()}
+    ]
 
 
 def _by_field(pairs: Iterable[Mapping[str, Any]] | None) -> dict[int, Any]:
@@ -263,15 +272,3 @@ def _damage_named(path: Path) -> Iterator[None]:
         raise SourceUnreadable(
             f"'{path}' is damaged ({type(error).__name__}: {error}); restore it, or let HypAware compact the table"
         ) from None
-
-
-def _entry_to_json(entry: Entry) -> list[Any]:
-    bounds = [[field_id, bound.low, bound.high, bound.nulls] for field_id, bound in entry.bounds.items()]
-    deletion = [entry.referenced, entry.offset, entry.length]
-    return [entry.content, entry.file_format, entry.name, entry.rows, entry.bytes, entry.sequence, bounds, *deletion]
-
-
-def _entry_from_json(value: list[Any]) -> Entry:
-    content, file_format, name, rows, size, sequence, bounds, referenced, offset, length = value
-    by_field = {field_id: Bounds(low, high, nulls) for field_id, low, high, nulls in bounds}
-    return Entry(content, file_format, name, rows, size, sequence, by_field, referenced, offset, length)

@@ -232,10 +232,9 @@ class DatasetPin:
         totals: dict[Day, dict[SourceName, DayTotal]] = {}
         unreadable: dict[Day, dict[SourceName, str]] = {}
         for source, index in self._indexes.items():
-            for file_days in index.totals.values():
-                for raw, total in file_days.items():
-                    of_day = totals.setdefault(self._home_days.of(raw), {})
-                    of_day[source] = of_day[source] + total if source in of_day else total
+            for raw, total in index.by_day().items():
+                of_day = totals.setdefault(self._home_days.of(raw), {})
+                of_day[source] = of_day[source] + total if source in of_day else total
             for lost in index.lost:
                 for raw in lost.days or ():
                     unreadable.setdefault(self._home_days.of(raw), {})[source] = lost.reason

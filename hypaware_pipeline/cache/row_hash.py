@@ -14,6 +14,7 @@ import datetime as dt
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
@@ -37,7 +38,7 @@ _START = 0x9E3779B97F4A7C15
 _SALT = 0xA0761D6478BD642F
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Recipe:
     """From which columns days and hashes are computed."""
 
@@ -54,7 +55,7 @@ class Recipe:
         """Sequence, primary timestamp (None: the dataset has none), natural key."""
         return (SEQ_COLUMN, self.primary_timestamp, *self.natural_key)
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """Differs whenever days or hashes of the same rows would."""
         return repr((_VERSION, self.columns))

@@ -16,12 +16,20 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hypaware_pipeline.cache.layout import CURSOR_FILE, Cursor, SourceLocation, has_generations, has_metadata, read_cursor
-from hypaware_pipeline.cache.manifests import Bounds, Entry, ManifestMemory, TablePaths, read_entries, read_manifest_list
+from hypaware_pipeline.cache.manifests import (
+    Entry,
+    ManifestMemory,
+    PackedBounds,
+    TablePaths,
+    bounds_of,
+    read_entries,
+    read_manifest_list,
+)
 from hypaware_pipeline.errors import SourceUnreadable
 from hypaware_pipeline.model import INTERNAL_PREFIX, Column, ColumnType
 
@@ -46,6 +54,8 @@ _TYPES = {
     "date": ColumnType.STRING,
 }
 _REMOVAL_COUNTS = ("added-position-deletes", "added-equality-deletes", "deleted-records")
+# The timestamp types whose bounds are microseconds.
+_MICROSECOND_TYPES = ("timestamp", "timestamptz")
 _MICROSECONDS_PER_DAY = 86_400_000_000
 
 
@@ -53,11 +63,16 @@ _MICROSECONDS_PER_DAY = 86_400_000_000
 class DeletionRef:
     """A deletion vector: where its blob lies (offset and length in bytes) and how many rows it deletes."""
 
-    path: Path
+    table_dir: Path
     name: str
     offset: int
     length: int
     rows: int
+
+    @property
+    def path(self) -> Path:
+        """The file that holds it."""
+        return self.table_dir / self.name
 
     @property
     def identity(self) -> str:
@@ -78,14 +93,25 @@ class DayBounds:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One immutable data file of a snapshot. `name` is its path below the table directory, `rows` counts deleted ones too."""
+    """One immutable data file of a snapshot.
 
-    path: Path
+    Attributes:
+        name: Path below the table directory.
+        rows: Deleted ones included.
+        bounds: What its manifest says of its columns of eight bytes.
+    """
+
+    table_dir: Path
     name: str
     rows: int
     bytes: int
     deletion: DeletionRef | None
-    day_bounds: Mapping[str, DayBounds] = field(default_factory=dict)
+    bounds: PackedBounds
+
+    @property
+    def path(self) -> Path:
+        """Where it lies now."""
+        return self.table_dir / self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +134,7 @@ class SourcePin:
         columns: The table's columns in order, internal ones left out.
         removed_at: When rows may last have been removed from the table (UTC); None when never as far as its
             snapshots tell. A compaction counts: what it left out, and what was removed just before it, no snapshot tells.
+        timestamp_fields: Field ids of the timestamp columns, by name.
     """
 
     location: SourceLocation
@@ -119,11 +146,22 @@ class SourcePin:
     columns: tuple[Column, ...]
     files: tuple[DataFile, ...]
     removed_at: dt.datetime | None
+    timestamp_fields: Mapping[str, int]
 
     @property
     def retention_cutoff_ms(self) -> int | None:
         """Rows before this instant were deleted by retention; None when none ever were."""
         return self.version.retention_cutoff_ms
+
+    def day_bounds(self, file: DataFile, column: str) -> DayBounds | None:
+        """What the manifest says of a timestamp column of a file; None when it says nothing."""
+        field_id = self.timestamp_fields.get(column)
+        bounds = bounds_of(file.bounds, field_id) if field_id is not None else None
+        if bounds is None:
+            return None
+        if bounds.low is None or bounds.high is None:
+            return DayBounds(None, bounds.nulls)
+        return DayBounds((bounds.low // _MICROSECONDS_PER_DAY, bounds.high // _MICROSECONDS_PER_DAY), bounds.nulls)
 
     @property
     def table_dir(self) -> Path:
@@ -184,7 +222,7 @@ def _newest_metadata(table_dir: Path) -> str | None:
 def _pin_version(location: SourceLocation, cursor: Cursor, version: SourceVersion, memory: ManifestMemory) -> SourcePin:
     if version.metadata is None:
         _ensure_empty(location, cursor)
-        return SourcePin(location, version, None, "", None, 0, (), (), cursor.compacted_at)
+        return SourcePin(location, version, None, "", None, 0, (), (), cursor.compacted_at, {})
     path = version.table_dir / "metadata" / version.metadata
     metadata = _read_metadata(path)
     try:
@@ -201,6 +239,7 @@ def _pin_version(location: SourceLocation, cursor: Cursor, version: SourceVersio
             columns=tuple(_columns(location, fields)),
             files=() if snapshot is None else _files_of(location, version, metadata, snapshot, memory),
             removed_at=max(removals, default=None),
+            timestamp_fields={str(item["name"]): int(item["id"]) for item in fields if item["type"] in _MICROSECOND_TYPES},
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
         raise _damaged(path, f"not the metadata of a table ({type(error).__name__}: {error})") from None
@@ -241,7 +280,7 @@ def _files_of(
 ) -> tuple[DataFile, ...]:
     paths = TablePaths(version.table_dir, str(metadata["location"]))
     refs = read_manifest_list(paths, str(snapshot["manifest-list"]))
-    return _live_files(location, paths, read_entries(paths, refs, memory), _current_fields(metadata))
+    return _live_files(location, paths, read_entries(paths, refs, memory))
 
 
 def _removals(metadata: Mapping[str, Any]) -> Iterator[dt.datetime]:
@@ -287,9 +326,7 @@ def _columns(location: SourceLocation, fields: Iterable[Mapping[str, Any]]) -> I
         yield Column(name, _TYPES[text])
 
 
-def _live_files(
-    location: SourceLocation, paths: TablePaths, entries: Iterable[Entry], fields: list[Mapping[str, Any]]
-) -> tuple[DataFile, ...]:
+def _live_files(location: SourceLocation, paths: TablePaths, entries: Iterable[Entry]) -> tuple[DataFile, ...]:
     """Data files with the newest deletion vector of each, sorted by name: manifests reorder files, a reader must not notice."""
     data: list[Entry] = []
     deletions: dict[str, Entry] = {}
@@ -298,43 +335,28 @@ def _live_files(
             data.append(entry)
         elif entry.is_deletion_vector and entry.referenced is not None:
             known = deletions.get(entry.referenced)
-            if known is None or _sequence(entry) > _sequence(known):
+            if known is None or entry.sequence > known.sequence:
                 deletions[entry.referenced] = entry
         else:
             raise SourceUnreadable(
-                f"{location}: '{paths.path_of(entry.name)}' holds deletions that are no deletion vector of one data file; "
+                f"{location}: '{paths.table_dir / entry.name}' holds deletions that are no deletion vector of one data file; "
                 "HypAware writes none such. Compact the table with HypAware, or with the program that wrote them"
             )
-    times = {int(item["id"]): str(item["name"]) for item in fields if item["type"] in ("timestamp", "timestamptz")}
-    return tuple(_data_file(paths, entry, deletions.get(entry.name), times) for entry in sorted(data, key=lambda item: item.name))
+    return tuple(_data_file(paths, entry, deletions.get(entry.name)) for entry in sorted(data, key=lambda item: item.name))
 
 
-def _data_file(paths: TablePaths, entry: Entry, deletion: Entry | None, times: Mapping[int, str]) -> DataFile:
+def _data_file(paths: TablePaths, entry: Entry, deletion: Entry | None) -> DataFile:
     if entry.file_format.upper() != "PARQUET":
-        raise SourceUnreadable(f"'{paths.path_of(entry.name)}' is {entry.file_format}; only Parquet data files are read")
-    applies = deletion is not None and _sequence(deletion) >= _sequence(entry)
-    return DataFile(
-        path=paths.path_of(entry.name),
-        name=entry.name,
-        rows=entry.rows,
-        bytes=entry.bytes,
-        deletion=_deletion_ref(paths, deletion) if deletion is not None and applies else None,
-        day_bounds={times[field_id]: _day_bounds(bounds) for field_id, bounds in entry.bounds.items() if field_id in times},
-    )
+        raise SourceUnreadable(f"'{paths.table_dir / entry.name}' is {entry.file_format}; only Parquet data files are read")
+    # A file written after the deletions has rows they do not know.
+    applies = deletion is not None and deletion.sequence >= entry.sequence
+    vector = _deletion_ref(paths, deletion) if deletion is not None and applies else None
+    return DataFile(paths.table_dir, entry.name, entry.rows, entry.bytes, vector, entry.bounds)
 
 
 def _deletion_ref(paths: TablePaths, entry: Entry) -> DeletionRef:
-    path = paths.path_of(entry.name)
     if entry.offset is None or entry.length is None:
-        raise SourceUnreadable(f"'{path}': its manifest does not say where the deletion vector lies in it; compact the table")
-    return DeletionRef(path, entry.name, entry.offset, entry.length, entry.rows)
-
-
-def _day_bounds(bounds: Bounds) -> DayBounds:
-    if bounds.low is None or bounds.high is None:
-        return DayBounds(None, bounds.nulls)
-    return DayBounds((bounds.low // _MICROSECONDS_PER_DAY, bounds.high // _MICROSECONDS_PER_DAY), bounds.nulls)
-
-
-def _sequence(entry: Entry) -> int:
-    return entry.sequence or 0
+        raise SourceUnreadable(
+            f"'{paths.table_dir / entry.name}': its manifest does not say where the deletion vector lies in it; compact the table"
+        )
+    return DeletionRef(paths.table_dir, entry.name, entry.offset, entry.length, entry.rows)
