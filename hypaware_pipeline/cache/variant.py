@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from hypaware_pipeline.cache.halves import attempt
 from hypaware_pipeline.cache.variant_value import VariantError, is_null, render
+from hypaware_pipeline.cache.variant_walk import not_for_bulk
 
 _VARIANT_MARK = {"ARROW:extension:name": "arrow.parquet.variant", "ARROW:extension:metadata": ""}
 """Field metadata by which DuckDB takes an Arrow struct for a VARIANT."""
@@ -31,7 +32,7 @@ _CHUNK_ROWS = 2048
 _PIECE_FOR_PYTHON = 32
 """A failing piece of so few values goes to Python, which names the damage of each: as quick as another query."""
 
-_BYTES_FOR_PYTHON = (
+_SUSPICIOUS_BYTES = (
     # a large array that claims 2^22 elements or more (header, then a 4-byte count)
     r"[\x13\x17\x1b\x1f][\x00-\xff]{2}(?:[\x40-\xff][\x00-\xff]|[\x00-\xff][\x01-\xff])"
     # binary below 32 MB (header, then a 4-byte length): DuckDB prints it as escaped text
@@ -135,7 +136,9 @@ def _texts_of(
 ) -> tuple[pa.Array, dict[int, str]]:
     """The JSON text of each value, null where it is the VARIANT null or damaged; and what the damage is."""
     problems: dict[int, str] = {}
-    for_python = _flags(value, _BYTES_FOR_PYTHON)
+    for_python = _flags(value, _SUSPICIOUS_BYTES)
+    suspects = np.flatnonzero(for_python)
+    for_python[suspects] = not_for_bulk(value.take(pa.array(suspects)))
     bulk = np.flatnonzero(~for_python)
     bulk_texts = _bulk(metadata.take(pa.array(bulk)), value.take(pa.array(bulk)), connection)
     # DuckDB says null for what Python is to judge: damaged pieces.
