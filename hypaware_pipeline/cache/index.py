@@ -232,7 +232,8 @@ def _read_rows(file: DataFile, recipe: Recipe) -> FileRows:
     """Read the few columns the recipe names, a batch at a time."""
     try:
         with pq.ParquetFile(file.path, pre_buffer=False) as parquet:
-            names = [name for name in recipe.columns if name in parquet.schema_arrow.names]
+            present = set(parquet.schema_arrow.names)
+            names = [name for name in recipe.columns if name in present]
             batches = parquet.iter_batches(batch_size=_BATCH_ROWS, columns=names, use_threads=False)
             parts = [(raw_days(batch, recipe), row_hashes(batch, recipe)) for batch in batches]
     except FileNotFoundError:

@@ -12,7 +12,6 @@ not begin with a valid ISO date gives no day; guessing at local formats would fi
 
 import datetime as dt
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -72,7 +71,7 @@ def raw_days(batch: pa.RecordBatch, recipe: Recipe) -> np.ndarray:
     elif pa.types.is_date(column.type):
         days, valid = _integers(column.cast(pa.date32()).cast(pa.int32()))
     elif _is_text(column.type):
-        days, valid = _distinct(column, _day_of_text, np.int64)
+        days, valid = _text_days(column)
     else:
         return np.full(batch.num_rows, NO_DAY, dtype=np.int32)
     # Seconds reach further than int32 days do; such a row is far outside any window and keeps its side of it.
@@ -105,12 +104,12 @@ def _column_hashes(column: pa.Array | None, rows: int) -> np.ndarray:
             values = _microseconds(values, column.type.unit)
         hashes = _mix(values.astype(np.uint64) ^ np.uint64(_SALT))
     else:
-        hashes, valid = _distinct(column if _is_text(column.type) else column.cast(pa.string()), _hash_of_text, np.uint64)
+        hashes, valid = _text_hashes(column if _is_text(column.type) else column.cast(pa.string()))
     return np.where(valid, hashes, np.uint64(_NULL))
 
 
 def _integers(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Values as int64 (0 where null), and which of them are none."""
+    """Values as int64 (0 where null), and which rows have one."""
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     return column.cast(pa.int64(), safe=False).fill_null(0).to_numpy(zero_copy_only=False), valid
 
@@ -128,25 +127,25 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _distinct(
-    column: pa.Array, compute: Callable[[bytes], int | None], dtype: type[np.int64 | np.uint64]
-) -> tuple[np.ndarray, np.ndarray]:
-    """`compute` per distinct value, spread to the rows (0 where null or None), and which rows have a result.
-
-    Values are taken as bytes: text need not be valid UTF-8.
-    """
+def _encoded(column: pa.Array) -> tuple[list[bytes], np.ndarray]:
+    """The distinct values of a text column as bytes (text need not be valid UTF-8), and per row which of them; -1 for null."""
     target = pa.large_binary() if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type) else pa.binary()
     encoded = column.cast(target).dictionary_encode()
-    results = [compute(value) for value in encoded.dictionary.to_pylist()]
-    # One more at the end, for null.
-    values = np.array([0 if result is None else result for result in (*results, None)], dtype=dtype)
-    known = np.array([result is not None for result in (*results, None)])
-    indices = encoded.indices.fill_null(len(results)).to_numpy(zero_copy_only=False)
-    return values[indices], known[indices]
+    return encoded.dictionary.to_pylist(), encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
 
 
-def _hash_of_text(value: bytes) -> int:
-    return int.from_bytes(blake2b(value, digest_size=8).digest(), "little")
+def _text_hashes(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    values, indices = _encoded(column)
+    # One more at the end, where the index -1 of a null leads.
+    digests = b"".join([blake2b(value, digest_size=8).digest() for value in (*values, b"")])
+    return np.frombuffer(digests, dtype="<u8")[indices], indices >= 0
+
+
+def _text_days(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    values, indices = _encoded(column)
+    days = [*(_day_of_text(value) for value in values), None]
+    known = np.array([day is not None for day in days])
+    return np.array([day or 0 for day in days], dtype=np.int64)[indices], known[indices]
 
 
 def _day_of_text(value: bytes) -> int | None:
