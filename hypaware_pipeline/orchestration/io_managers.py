@@ -127,7 +127,9 @@ def _log(context: dg.OutputContext, outcome: DayOutcome) -> None:
 
 
 def _failure(failed: dict[Day, list[DayOutcome]], *, of: int) -> dg.Failure:
-    reasons: dict[str, str] = {key: "; ".join(outcome.error for outcome in outcomes if outcome.error) for key, outcomes in failed.items()}
+    reasons: dict[str, str] = {
+        key: "; ".join(outcome.error for outcome in outcomes if outcome.error) for key, outcomes in failed.items()
+    }
     first = min(reasons)
     return dg.Failure(
         description=f"{len(failed)} of {of} days were not exported; {first}: {reasons[first]}",
