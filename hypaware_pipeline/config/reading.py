@@ -34,6 +34,7 @@ def read_object(path: Path) -> dict[str, Any]:
     text = _read_text(path)
     try:
         value = json.loads(text, object_pairs_hook=_object_of, parse_constant=_refuse_constant)
+        json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair can neither be shown nor name a file
     except (ValueError, RecursionError) as error:
         raise _failure(path, "config_invalid_json", f"the file is no valid JSON: {_json_problem(error)}") from None
     if not isinstance(value, dict):
@@ -44,6 +45,8 @@ def read_object(path: Path) -> dict[str, Any]:
 def _json_problem(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at line {error.lineno}, column {error.colno}"
+    if isinstance(error, UnicodeEncodeError):
+        return "it holds half of a surrogate pair (\\ud800 to \\udfff alone)"
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     return str(error)  # ours, or Python's for a number of thousands of digits
