@@ -16,7 +16,7 @@ from typing import Annotated, Any, Protocol
 from pydantic import Field
 
 from hypaware_pipeline.config.cron import cron_problem
-from hypaware_pipeline.config.document import NonEmpty, PluginEntry
+from hypaware_pipeline.config.document import JsonObject, NonEmpty, PluginEntry
 from hypaware_pipeline.config.names import slug
 from hypaware_pipeline.config.paths import PathRules
 from hypaware_pipeline.config.shape import Shape, check_shape
@@ -71,19 +71,22 @@ class SinkConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkEntry:
-    """A sink entry of sound shape. A blob sink has a writer and a destination, a request sink a plugin."""
+class BlobEntry:
+    """An entry of sound shape that names a writer and a destination. `pointer` is where it stands in the file."""
 
     name: SinkName
-    writer: str | None
-    destination: str | None
-    plugin: str | None
+    pointer: str
+    writer: str
+    destination: str
     config: Mapping[str, Any]
 
-    @property
-    def pointer(self) -> str:
-        """Where it stands in the file."""
-        return f"/sinks/{self.name}"
+
+@dataclass(frozen=True, slots=True)
+class RequestEntry:
+    """An entry of sound shape that names one plugin. `pointer` is where it stands in the file."""
+
+    pointer: str
+    plugin: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +103,9 @@ class PluginResolver(Protocol):
     """What the config asks of the plugins."""
 
     def resolve(
-        self, entry: SinkEntry, options: Mapping[str, Any], plugins: Sequence[PluginEntry] | None, paths: PathRules
+        self, entry: BlobEntry, options: Mapping[str, Any], plugins: Sequence[PluginEntry] | None, paths: PathRules
     ) -> ResolvedPair | list[ConfigError]:
-        """Judge a sink by its plugins.
+        """Judge a blob sink by its plugins.
 
         Args:
             entry: The sink.
@@ -110,6 +113,10 @@ class PluginResolver(Protocol):
             plugins: The file's `plugins`; None when it has none, and the bundled ones count as enabled.
             paths: How to read paths.
         """
+        ...
+
+    def refuse_request(self, entry: RequestEntry) -> list[ConfigError]:
+        """Why a request sink cannot be built."""
         ...
 
 
@@ -125,7 +132,9 @@ def read_sink(
 ) -> SinkConfig | list[ConfigError]:
     """One entry of `sinks`, or everything that is wrong with it."""
     entry = _read_entry(name, raw)
-    if not isinstance(entry, SinkEntry):
+    if isinstance(entry, RequestEntry):
+        return resolver.refuse_request(entry)
+    if not isinstance(entry, BlobEntry):
         return entry
     mine = {key: value for key, value in entry.config.items() if key in CommonOptions.model_fields}
     rest = {key: value for key, value in entry.config.items() if key not in CommonOptions.model_fields}
@@ -137,8 +146,8 @@ def read_sink(
     return SinkConfig(
         name=entry.name,
         slug=slug(name),
-        writer=str(entry.writer),
-        destination=str(entry.destination),
+        writer=entry.writer,
+        destination=entry.destination,
         writer_settings=pair.writer_settings,
         destination_settings=pair.destination_settings,
         place=pair.place,
@@ -148,7 +157,7 @@ def read_sink(
     )
 
 
-def _schedule_errors(entry: SinkEntry) -> list[ConfigError]:
+def _schedule_errors(entry: BlobEntry) -> list[ConfigError]:
     if "schedule" not in entry.config:
         return []
     text = entry.config["schedule"]
@@ -156,13 +165,19 @@ def _schedule_errors(entry: SinkEntry) -> list[ConfigError]:
     return [ConfigError("sink_schedule_invalid", f"{entry.pointer}/config/schedule", problem)] if problem else []
 
 
-class _EntryShape(Shape):
-    writer: NonEmpty | None = None
-    destination: NonEmpty | None = None
-    plugin: NonEmpty | None = None
-    config: dict[str, Any] = Field(default_factory=dict)
+class _BlobShape(Shape):
+    writer: NonEmpty
+    destination: NonEmpty
+    config: JsonObject = Field(default_factory=dict)
 
 
+class _RequestShape(Shape):
+    plugin: NonEmpty
+    config: JsonObject = Field(default_factory=dict)
+
+
+_BOTH = "sink instance cannot combine writer/destination with plugin"
+_NEITHER = "sink must specify either writer+destination (blob) or plugin (request)"
 _ENTRY_MESSAGES = {
     "/writer": "writer (plugin name) is required for blob sinks",
     "/destination": "destination (plugin name) is required for blob sinks",
@@ -171,7 +186,7 @@ _ENTRY_MESSAGES = {
 }
 
 
-def _read_entry(name: str, raw: Any) -> SinkEntry | list[ConfigError]:
+def _read_entry(name: str, raw: Any) -> BlobEntry | RequestEntry | list[ConfigError]:
     """The shape rules of a sink entry, HypAware's, and our rule for names."""
     pointer = f"/sinks/{name}"
     if not _NAME.fullmatch(name):
@@ -179,26 +194,19 @@ def _read_entry(name: str, raw: Any) -> SinkEntry | list[ConfigError]:
         return [ConfigError("sink_config_invalid", pointer, what)]
     if not isinstance(raw, dict):
         return [ConfigError("config_invalid_shape", pointer, "sink entry must be an object")]
-    mixture = _mixture(raw)
-    if mixture:
-        return [ConfigError("config_invalid_shape", pointer, mixture)]
-    shape = check_shape(_EntryShape, raw, kind="config_invalid_shape", pointer=pointer, messages=_ENTRY_MESSAGES)
-    errors = shape if isinstance(shape, list) else []
-    if "plugin" not in raw:
-        errors += [
-            ConfigError("config_invalid_shape", f"{pointer}/{key}", _ENTRY_MESSAGES[f"/{key}"])
-            for key in ("writer", "destination")
-            if raw.get(key) is None
-        ]
-    if errors or isinstance(shape, list):
-        return errors
-    return SinkEntry(SinkName(name), shape.writer, shape.destination, shape.plugin, shape.config)
+    blob, request = "writer" in raw or "destination" in raw, "plugin" in raw
+    if blob == request:
+        return [ConfigError("config_invalid_shape", pointer, _BOTH if blob else _NEITHER)]
+    return _read_blob(SinkName(name), pointer, raw) if blob else _read_request(pointer, raw)
 
 
-def _mixture(raw: Mapping[str, Any]) -> str | None:
-    blob = "writer" in raw or "destination" in raw
-    if blob and "plugin" in raw:
-        return "sink instance cannot combine writer/destination with plugin"
-    if not blob and "plugin" not in raw:
-        return "sink must specify either writer+destination (blob) or plugin (request)"
-    return None
+def _read_blob(name: SinkName, pointer: str, raw: Mapping[str, Any]) -> BlobEntry | list[ConfigError]:
+    shape = check_shape(_BlobShape, raw, kind="config_invalid_shape", pointer=pointer, messages=_ENTRY_MESSAGES)
+    if isinstance(shape, list):
+        return shape
+    return BlobEntry(name, pointer, shape.writer, shape.destination, shape.config)
+
+
+def _read_request(pointer: str, raw: Mapping[str, Any]) -> RequestEntry | list[ConfigError]:
+    shape = check_shape(_RequestShape, raw, kind="config_invalid_shape", pointer=pointer, messages=_ENTRY_MESSAGES)
+    return shape if isinstance(shape, list) else RequestEntry(pointer, shape.plugin)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from hypaware_pipeline.config.document import PluginEntry
 from hypaware_pipeline.config.paths import PathRules
 from hypaware_pipeline.config.shape import Shape, check_shape
-from hypaware_pipeline.config.sinks import CommonOptions, ResolvedPair, Settings, SinkConfig, SinkEntry
+from hypaware_pipeline.config.sinks import BlobEntry, CommonOptions, RequestEntry, ResolvedPair, Settings, SinkConfig
 from hypaware_pipeline.errors import ConfigError, SinkHalted
 from hypaware_pipeline.plugins.bundled import BUNDLED_PLUGINS
 from hypaware_pipeline.plugins.contracts import BlobStore, Encoder
@@ -55,12 +55,10 @@ class Registry:
         self._plugins = {plugin.name: plugin for plugin in plugins}
 
     def resolve(
-        self, entry: SinkEntry, options: Mapping[str, Any], plugins: Sequence[PluginEntry] | None, paths: PathRules
+        self, entry: BlobEntry, options: Mapping[str, Any], plugins: Sequence[PluginEntry] | None, paths: PathRules
     ) -> ResolvedPair | list[ConfigError]:
         """See `PluginResolver.resolve`."""
-        if entry.plugin is not None:
-            return [self._no_request_sink(f"{entry.pointer}/plugin", entry.plugin)]
-        roles = {"writer": str(entry.writer), "destination": str(entry.destination)}
+        roles = {"writer": entry.writer, "destination": entry.destination}
         unknown = [self._unknown(f"{entry.pointer}/{role}", name) for role, name in roles.items() if name not in self._plugins]
         if unknown:
             return unknown
@@ -69,6 +67,16 @@ class Registry:
         if not isinstance(pair, _Pair) or inactive:
             return inactive + (pair if isinstance(pair, list) else [])
         return _resolve_options(entry, options, pair, plugins or (), paths)
+
+    def refuse_request(self, entry: RequestEntry) -> list[ConfigError]:
+        """See `PluginResolver.refuse_request`."""
+        pointer = f"{entry.pointer}/plugin"
+        if entry.plugin not in self._plugins:
+            return [self._unknown(pointer, entry.plugin)]
+        provides = _listed(self._plugins[entry.plugin].provides)
+        choices = self._choices(HTTP_ENDPOINT)
+        message = f"'{entry.plugin}' is no request sink: it provides {provides}, a request sink {HTTP_ENDPOINT}; {choices}"
+        return [ConfigError("sink_pair_incompatible", pointer, message)]
 
     def encoder(self, name: str, settings: Settings) -> Encoder:
         """Make an encoder from a sink's settings for its writer. Loads the plugin's code.
@@ -110,15 +118,6 @@ class Registry:
             )
             return [ConfigError("sink_pair_incompatible", f"{pointer}/destination", message)]
         return _Pair(one, other, one.encoder, other.store)
-
-    def _no_request_sink(self, pointer: str, name: str) -> ConfigError:
-        if name not in self._plugins:
-            return self._unknown(pointer, name)
-        provides = _listed(self._plugins[name].provides)
-        message = (
-            f"'{name}' is no request sink: it provides {provides}, a request sink {HTTP_ENDPOINT}; {self._choices(HTTP_ENDPOINT)}"
-        )
-        return ConfigError("sink_pair_incompatible", pointer, message)
 
     def _unknown(self, pointer: str, name: str) -> ConfigError:
         return ConfigError("sink_plugin_unknown", pointer, f"there is no plugin '{name}'; there are {_listed(self._plugins)}")
@@ -162,7 +161,7 @@ def _inactivity(pointer: str, name: str, plugins: Sequence[PluginEntry] | None) 
 
 
 def _resolve_options(
-    entry: SinkEntry, options: Mapping[str, Any], pair: _Pair, plugins: Sequence[PluginEntry], paths: PathRules
+    entry: BlobEntry, options: Mapping[str, Any], pair: _Pair, plugins: Sequence[PluginEntry], paths: PathRules
 ) -> ResolvedPair | list[ConfigError]:
     """The settings of both plugins, or everything that is wrong with their entries and the sink's options."""
     errors = _unknown_options(entry, options, pair)
@@ -174,7 +173,7 @@ def _resolve_options(
     return ResolvedPair(written.settings(), stored.settings(), stored.place(), stored.prefix)
 
 
-def _unknown_options(entry: SinkEntry, options: Mapping[str, Any], pair: _Pair) -> list[ConfigError]:
+def _unknown_options(entry: BlobEntry, options: Mapping[str, Any], pair: _Pair) -> list[ConfigError]:
     taken = {**CommonOptions.model_fields, **pair.encoder.options.model_fields, **pair.store.options.model_fields}
     return [
         ConfigError(
@@ -186,7 +185,7 @@ def _unknown_options(entry: SinkEntry, options: Mapping[str, Any], pair: _Pair) 
 
 
 def _options(
-    entry: SinkEntry,
+    entry: BlobEntry,
     options: Mapping[str, Any],
     plugin: Plugin,
     part: Provided[OptionsT],
