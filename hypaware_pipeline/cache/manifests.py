@@ -9,7 +9,7 @@ two blocks would otherwise pass as a table with fewer files.
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -36,7 +36,7 @@ class Bounds:
     nulls: bool
 
 
-PackedBounds = Sequence[tuple[int, int | None, int | None, bool]]
+PackedBounds = list[list[Any]]
 """Bounds as they are kept: hardly any is ever looked at, so none is unpacked before."""
 
 
@@ -236,9 +236,9 @@ def _entry(paths: TablePaths, ref: ManifestRef, record: Mapping[str, Any]) -> En
 def _bounds(file: Mapping[str, Any]) -> PackedBounds:
     """Bounds of the columns of eight bytes: all a reader that prunes by time needs, at a fraction of the memory."""
     low, high, nulls = (_by_field(file.get(key)) for key in ("lower_bounds", "upper_bounds", "null_value_counts"))
-    all_null = [(field_id, None, None, True) for field_id, count in nulls.items() if count == file["record_count"]]
+    all_null = [[field_id, None, None, True] for field_id, count in nulls.items() if count == file["record_count"]]
     return all_null + [
-        (field_id, _int64(low[field_id]), _int64(high[field_id]), nulls.get(field_id) != 0)
+        [field_id, _int64(low[field_id]), _int64(high[field_id]), nulls.get(field_id) != 0]
         for field_id in low.keys() & high.keys()
         if len(low[field_id]) == len(high[field_id]) == _INT64_BYTES
     ]
