@@ -49,6 +49,10 @@ PIN_ATTEMPTS = 5
 HypAware keeps a replaced generation for an hour, so one is rare.
 """
 
+HALTS_IN_A_ROW = 2
+"""A sink that halts on one day is tried with the next: what stands in the way may be that day's alone (a file where its directory
+belongs). If it halts again, the remaining days are not tried."""
+
 PARKED_IN_RECEIPT = 100
 """How many parked records a receipt names. It counts all of them."""
 
@@ -113,21 +117,22 @@ class Exporter:
 
     def _export_pinned(self, rows: CacheSlice, days: Sequence[Day]) -> Iterator[DayOutcome]:
         pin = rows.pin()
-        halted: str | None = None
+        halts: list[str] = []
         with pin.read(days, spill_dir=rows.spill_dir, memory_bytes=SCAN_MEMORY_BYTES) as reader:
             opened = _Opened(pin, reader, rows.spill_dir)
             for day in days:
-                if halted is not None:
-                    yield self._failed(rows.dataset, day, halted, seconds=0.0)
+                if len(halts) == HALTS_IN_A_ROW:
+                    yield self._failed(rows.dataset, day, halts[-1], seconds=0.0)
                     continue
                 started = time.monotonic()
                 try:
                     yield self._export_day(opened, day, started)
+                    halts.clear()
                 except PinLost:
                     raise
                 except SinkHalted as error:
-                    halted = str(error)
-                    yield self._failed(rows.dataset, day, halted, seconds=time.monotonic() - started)
+                    halts.append(str(error))
+                    yield self._failed(rows.dataset, day, str(error), seconds=time.monotonic() - started)
                 except PipelineError as error:
                     yield self._failed(rows.dataset, day, str(error), seconds=time.monotonic() - started)
                 except Exception as error:

@@ -1,0 +1,252 @@
+import datetime as dt
+import gzip
+import json
+import shutil
+
+import pyarrow.compute as pc
+import pytest
+
+from hypaware_pipeline.export.plan import Reason
+from hypaware_pipeline.model import DatasetName, Day, SinkName
+from tests.builders import a_cache, a_log
+from tests.installations import NOW, AnInstallation
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return a_cache(tmp_path / "cache")
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+def statuses(outcomes):
+    return {outcome.day: outcome.status for outcome in outcomes}
+
+
+def test_every_row_of_a_day_is_in_its_object_and_the_receipt_balances(cache, home):
+    cache.with_day("2026-06-05", rows=4).with_day("2026-06-06", rows=2)
+    installation = AnInstallation(home, cache.root)
+    outcomes = installation.export()
+    assert statuses(outcomes) == {"2026-06-05": "exported", "2026-06-06": "exported"}
+    assert [outcome.receipt.exported_rows for outcome in outcomes] == [4, 2]
+    assert sum(installation.rows().values()) == 6
+    assert set(installation.objects()) == {"logs/day=2026-06-05/unknown.jsonl.gz", "logs/day=2026-06-06/unknown.jsonl.gz"}
+
+
+def test_the_receipt_at_the_destination_is_the_one_in_the_ledger(cache, home):
+    cache.with_day("2026-06-05")
+    installation = AnInstallation(home, cache.root)
+    (outcome,) = installation.export()
+    lying = json.loads((installation.out() / "logs/day=2026-06-05/_receipt.feed.json").read_text())
+    with installation.installation.open_ledger() as ledger:
+        recorded = ledger.receipt(SinkName("feed"), DatasetName("logs"), Day("2026-06-05"))
+        assert lying == recorded.to_json() == outcome.receipt.to_json()
+        assert lying["ledger_id"] == ledger.id
+
+
+def test_an_exported_day_is_not_due_until_it_changes(cache, home):
+    cache.with_day("2026-06-05")
+    installation = AnInstallation(home, cache.root)
+    installation.export()
+    assert installation.due() == []
+    cache.with_day("2026-06-05", rows=1)
+    assert installation.due() == ["2026-06-05"]
+
+
+def test_a_live_day_is_replaced_in_place(cache, home):
+    cache.with_day("2026-06-05", rows=3)
+    installation = AnInstallation(home, cache.root)
+    installation.export()
+    cache.with_day("2026-06-05", rows=2)
+    installation.export()
+    assert list(installation.objects()) == ["logs/day=2026-06-05/unknown.jsonl.gz"]
+    assert sum(installation.rows().values()) == 5
+
+
+def test_the_object_of_a_source_that_became_empty_is_removed(cache, home):
+    cache.with_day("2026-06-05", source="a").with_day("2026-06-05", source="b")
+    installation = AnInstallation(home, cache.root)
+    installation.export()
+    cache.writer.delete("logs", "b", pc.field("serviceName") == "web")
+    installation.now = cache.clock.moment + dt.timedelta(minutes=14)
+    assert [entry.reason for entry in installation.plan()] == [Reason.SETTLING]
+    installation.now = cache.clock.moment + dt.timedelta(minutes=16)
+    (outcome,) = installation.export()
+    assert outcome.status == "exported"
+    assert list(installation.objects()) == ["logs/day=2026-06-05/a.jsonl.gz"]
+
+
+def test_a_day_that_retention_began_to_remove_keeps_its_whole_copy(cache, home):
+    cache.with_day("2026-06-05", rows=5)
+    installation = AnInstallation(home, cache.root)
+    installation.export()
+    before = installation.objects()
+    cache.writer.retention(NOW.replace(day=5, hour=0, minute=0, second=2))
+    assert installation.due() == []
+    (outcome,) = installation.export(["2026-06-05"])
+    assert outcome.status == "kept"
+    assert installation.objects() == before
+
+
+def test_a_half_evicted_day_does_not_replace_the_whole_copy_when_the_ledger_is_lost(cache, home):
+    cache.with_day("2026-06-05", rows=5)
+    installation = AnInstallation(home, cache.root)
+    installation.export()
+    before = installation.objects()
+    cache.writer.retention(NOW.replace(day=5, hour=0, minute=0, second=2))
+    shutil.rmtree(installation.installation.state.root)
+    (outcome,) = installation.export()
+    assert outcome.status == "kept"
+    assert installation.objects() == before
+
+
+def test_the_copy_of_a_source_whose_directory_is_gone_stays(cache, home):
+    cache.with_day("2026-06-05", source="a").with_day("2026-06-05", source="b")
+    installation = AnInstallation(home, cache.root)
+    installation.export()
+    shutil.rmtree(cache.source_directory("logs", "b"))
+    (outcome,) = installation.export(["2026-06-05"])
+    assert set(installation.objects()) == {"logs/day=2026-06-05/a.jsonl.gz", "logs/day=2026-06-05/b.jsonl.gz"}
+    assert outcome.receipt.exported_rows == outcome.receipt.rows == 6
+
+
+def test_a_broken_source_does_not_stop_the_others_and_the_day_counts_as_not_exported(cache, home):
+    cache.with_day("2026-06-05", source="a").with_day("2026-06-05", source="b")
+    installation = AnInstallation(home, cache.root)
+    cursor = cache.source_directory("logs", "b") / "cursor.json"
+    whole = cursor.read_text()
+    cursor.write_text(whole[: len(whole) // 2])
+    (outcome,) = installation.export()
+    assert outcome.status == "partial"
+    assert not outcome.done
+    assert "source 'b'" in outcome.error
+    assert "cursor.json" in outcome.error
+    assert list(installation.objects()) == ["logs/day=2026-06-05/a.jsonl.gz"]
+
+    assert installation.due() == [], "what could be exported is, so the same failure is not repeated at every tick"
+    cursor.write_text(whole)
+    assert installation.due() == ["2026-06-05"]
+    (outcome,) = installation.export()
+    assert outcome.status == "exported"
+    assert set(installation.objects()) == {"logs/day=2026-06-05/a.jsonl.gz", "logs/day=2026-06-05/b.jsonl.gz"}
+
+
+def test_a_broken_source_keeps_the_object_it_had(cache, home):
+    cache.with_day("2026-06-05", source="a").with_day("2026-06-05", source="b")
+    installation = AnInstallation(home, cache.root)
+    installation.export()
+    (cache.source_directory("logs", "b") / "cursor.json").unlink()
+    cache.with_day("2026-06-05", source="a")
+    (outcome,) = installation.export()
+    assert outcome.status == "partial"
+    assert outcome.receipt.exported_rows == 9
+    assert len(installation.objects()) == 2
+
+
+def test_a_day_that_fails_does_not_stop_the_others(cache, home):
+    for day in ("2026-06-04", "2026-06-05", "2026-06-06"):
+        cache.with_day(day)
+    installation = AnInstallation(home, cache.root)
+    blocked = installation.out() / "logs/day=2026-06-05"
+    blocked.parent.mkdir(parents=True)
+    blocked.write_text("a file where a directory is needed")
+    outcomes = installation.export()
+    assert statuses(outcomes) == {"2026-06-04": "exported", "2026-06-05": "failed", "2026-06-06": "exported"}
+    assert "day=2026-06-05" in outcomes[1].error
+
+
+def test_a_sink_that_halts_twice_is_not_tried_with_the_remaining_days(cache, home):
+    for day in ("2026-06-03", "2026-06-04", "2026-06-05", "2026-06-06"):
+        cache.with_day(day)
+    installation = AnInstallation(home, cache.root)
+    installation.out().parent.mkdir(parents=True)
+    installation.out().write_text("a file where the sink's directory belongs")
+    outcomes = installation.export()
+    assert [outcome.status for outcome in outcomes] == ["failed"] * 4
+    assert [outcome.seconds > 0 for outcome in outcomes] == [True, True, False, False]
+    assert all(str(installation.out()) in outcome.error for outcome in outcomes)
+
+
+def test_a_changed_destination_makes_every_day_due_again(cache, home):
+    cache.with_day("2026-06-05")
+    installation = AnInstallation(home, cache.root)
+    installation.export()
+    config = {"feed": {"writer": "@hypaware/format-jsonl", "destination": "@hypaware/local-fs", "config": {"dir": "out/other"}}}
+    moved = AnInstallation(home, cache.root, sinks=config)
+    assert [entry.reason for entry in moved.plan()] == [Reason.SINK_CHANGED]
+    moved.export()
+    assert set(moved.objects("other")) == set(installation.objects())
+
+
+def test_a_changed_format_leaves_one_copy_of_a_day(cache, home):
+    cache.with_day("2026-06-05")
+    installation = AnInstallation(home, cache.root)
+    installation.export()
+    config = {
+        "feed": {
+            "writer": "@hypaware/format-jsonl",
+            "destination": "@hypaware/local-fs",
+            "config": {"dir": "out/feed", "compression": "zstd"},
+        }
+    }
+    changed = AnInstallation(home, cache.root, sinks=config)
+    changed.export()
+    assert list(changed.objects()) == ["logs/day=2026-06-05/unknown.jsonl.zst"]
+
+
+def test_an_object_removed_by_hand_comes_back_when_its_day_is_exported_again(cache, home):
+    cache.with_day("2026-06-05")
+    installation = AnInstallation(home, cache.root)
+    installation.export()
+    before = installation.objects()
+    (installation.out() / "logs/day=2026-06-05/unknown.jsonl.gz").unlink()
+    installation.export(["2026-06-05"])
+    assert installation.objects() == before
+
+
+def test_a_row_that_cannot_be_encoded_is_parked_by_name_and_the_rest_is_exported(cache, home):
+    cache.with_rows("logs", [a_log("2026-06-05", number, serviceName=name) for number, name in enumerate(("a", "torn!", "z"))])
+    (data_file,) = (cache.table_directory() / "data").glob("*.parquet")
+    data_file.write_bytes(data_file.read_bytes().replace(b"torn!", b"torn\xff"))
+    installation = AnInstallation(home, cache.root)
+    (outcome,) = installation.export()
+    assert outcome.status == "exported"
+    assert (outcome.receipt.rows, outcome.receipt.exported_rows, outcome.receipt.parked_rows) == (3, 2, 1)
+    (parked,) = outcome.receipt.parked
+    assert "serviceName" in parked.reason
+    assert "_hyp_ingest_seq=2" in parked.key
+
+
+def test_a_day_without_rows_leaves_nothing_behind(cache, home):
+    cache.with_day("2026-06-05")
+    installation = AnInstallation(home, cache.root)
+    (outcome,) = installation.export(["2026-06-01"])
+    assert outcome.status == "exported"
+    assert outcome.receipt is None
+    assert not (installation.out() / "logs").exists()
+
+
+def test_a_receipt_that_is_no_receipt_stops_the_sink_and_nothing_is_touched(cache, home):
+    cache.with_day("2026-06-05")
+    installation = AnInstallation(home, cache.root)
+    foreign = installation.out() / "logs/day=2026-06-05/_receipt.feed.json"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("[]")
+    (outcome,) = installation.export()
+    assert outcome.status == "failed"
+    assert "_receipt.feed.json" in outcome.error
+    assert installation.objects() == {}
+
+
+def test_rows_of_one_day_from_several_flushes_come_in_lookup_order(cache, home):
+    rows = [a_log("2026-06-05", second, serviceName=name) for second, name in ((9, "b"), (1, "b"), (5, "a"))]
+    for row in rows:
+        cache.with_rows("logs", [row])
+    installation = AnInstallation(home, cache.root)
+    installation.export()
+    lines = gzip.decompress(installation.objects()["logs/day=2026-06-05/unknown.jsonl.gz"]).decode().splitlines()
+    order = [(json.loads(line)["serviceName"], json.loads(line)["timestamp"][17:19]) for line in lines]
+    assert order == [("a", "05"), ("b", "01"), ("b", "09")]
