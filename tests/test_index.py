@@ -1,0 +1,442 @@
+"""The row index: days and hashes per data file, kept, reused, and what is known of files that are lost."""
+
+import datetime as dt
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap64
+
+from hypaware_pipeline.cache.index import DayTotal, SourceIndex, index_source
+from hypaware_pipeline.cache.layout import SourceLocation
+from hypaware_pipeline.cache.row_hash import NO_DAY, Recipe, raw_days, row_hashes
+from hypaware_pipeline.cache.snapshot import DataFile, DeletionRef, SourcePin, SourceVersion
+from hypaware_pipeline.model import DatasetName, SourceName
+
+RECIPE = Recipe("timestamp", ("key",))
+DAY = 20_609  # 2026-06-05
+TIMESTAMP_FIELD = 2
+
+
+def a_table(days: Sequence[float | None], *, first_seq: int = 1, key: str = "k") -> pa.Table:
+    """One row per day given (fractions are times of day), with ascending sequence numbers."""
+    microseconds = [None if day is None else int(day * 86_400_000_000) for day in days]
+    return pa.table(
+        {
+            "_hyp_ingest_seq": pa.array(range(first_seq, first_seq + len(days)), pa.int64()),
+            "timestamp": pa.array(microseconds, pa.timestamp("us", "UTC")),
+            "key": pa.array([key] * len(days)),
+            "body": pa.array(["never read by the index"] * len(days)),
+        }
+    )
+
+
+class Table:
+    """A table directory of hand-made files, and pins of it."""
+
+    def __init__(self, root: Path) -> None:
+        self.directory = root / "table"
+        self.index = root / "index"
+        (self.directory / "data").mkdir(parents=True)
+        self.files: dict[str, DataFile] = {}
+
+    def write(self, name: str, table: pa.Table, *, bounds: tuple[int, int, bool] | None = None, **options: Any) -> None:
+        path = self.directory / "data" / name
+        pq.write_table(table, path, **options)
+        packed: list[list[Any]] = []
+        if bounds is not None:
+            low, high, nulls = bounds
+            packed = [[TIMESTAMP_FIELD, low * 86_400_000_000, high * 86_400_000_000 + 1, nulls]]
+        file = DataFile(self.directory, f"data/{name}", table.num_rows, path.stat().st_size, None, packed)
+        self.files[name] = file
+
+    def delete(self, name: str, positions: Sequence[int], *, vector: str) -> None:
+        body = b"\xd1\xd3\x39\x64" + BitMap64(positions).serialize()
+        blob = len(body).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+        (self.directory / "data" / vector).write_bytes(b"PFA1" + blob)
+        file = self.files[name]
+        deletion = DeletionRef(self.directory, f"data/{vector}", 4, len(blob), len(positions))
+        self.files[name] = DataFile(file.table_dir, file.name, file.rows, file.bytes, deletion, file.bounds)
+
+    def garbage(self, name: str) -> None:
+        (self.directory / "data" / name).write_bytes(b"garbage")
+
+    def pin(self) -> SourcePin:
+        return SourcePin(
+            location=SourceLocation(DatasetName("logs"), SourceName("a"), self.directory.parent),
+            version=SourceVersion(self.directory, None, "v1.metadata.json"),
+            metadata_path=None,
+            table_uuid="uuid",
+            snapshot_id=1,
+            sequence_number=1,
+            columns=(),
+            files=tuple(self.files.values()),
+            removed_at=None,
+            timestamp_fields={"timestamp": TIMESTAMP_FIELD},
+        )
+
+    def indexed(self, recipe: Recipe = RECIPE) -> SourceIndex:
+        return index_source(self.pin(), recipe, self.index)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table(tmp_path)
+
+
+def rows_by_day(index: SourceIndex) -> dict[int, int]:
+    return {day: total.rows for day, total in index.by_day().items()}
+
+
+# --- days and hashes ------------------------------------------------------------------------------------------------------------
+
+
+def one_column(array: pa.Array) -> pa.RecordBatch:
+    return pa.record_batch({"timestamp": array})
+
+
+def days_of(array: pa.Array) -> list[int | None]:
+    days: list[int] = raw_days(one_column(array), Recipe("timestamp", ())).tolist()
+    return [None if day == NO_DAY else day for day in days]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_a_day_begins_at_midnight_utc_in_every_unit(unit: str, zone: str | None) -> None:
+    per_day = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}[unit]
+    values = [0, -1, DAY * per_day, DAY * per_day - 1, None]
+    assert days_of(pa.array(values, pa.timestamp(unit, zone))) == [0, -1, DAY, DAY - 1, None]
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, -(2**63), -(2**63) + 1])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_an_absurd_timestamp_is_far_away_and_breaks_nothing(value: int, unit: str) -> None:
+    batch = one_column(pa.array([value], pa.timestamp(unit)))
+    (day,) = raw_days(batch, RECIPE)
+    assert (day > 0) == (value > 0)
+    assert day != NO_DAY
+    assert len(row_hashes(batch, RECIPE)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "date"),
+    [
+        ("2026-06-05", "2026-06-05"),
+        ("2026-06-05T23:59:59.999Z", "2026-06-05"),
+        ("2026-06-05 23:30:00-01:00", "2026-06-06"),
+        ("2026-06-05T00:30:00+0100", "2026-06-04"),
+        ("2026-06-05T00:30+01", "2026-06-04"),
+        ("2026-06-05T00:30:00", "2026-06-05"),
+        ("2026-06-05, a friday", "2026-06-05"),
+        ("2026-06-05T99:99:99+01:00", "2026-06-05"),
+        (" 2026-06-05", "2026-06-05"),
+        ("0001-01-01T00:00:00+14:00", "0001-01-01"),
+        ("2026-02-30", None),
+        ("05.06.2026", None),
+        ("1780617600000", None),
+        ("20260605", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_text_that_begins_with_an_iso_date_gives_a_day_and_other_text_none(text: str | None, date: str | None) -> None:
+    expected = None if date is None else dt.date.fromisoformat(date).toordinal() - dt.date(1970, 1, 1).toordinal()
+    assert days_of(pa.array([text, text], pa.string())) == [expected, expected]
+    assert days_of(pa.array([text], pa.large_string())) == [expected]
+    assert days_of(pa.array([text, text], pa.string()).dictionary_encode()) == [expected, expected]
+
+
+def test_dates_give_their_day_and_numbers_none() -> None:
+    assert days_of(pa.array([DAY, None], pa.int32()).cast(pa.date32())) == [DAY, None]
+    assert days_of(pa.array([1780617600000])) == [None]
+    assert raw_days(one_column(pa.array([1])), Recipe(None, ())).tolist() == [NO_DAY]
+
+
+def test_a_hash_is_the_same_on_every_machine_and_in_every_version() -> None:
+    """Receipts of years ago are compared with it: a change here makes every day of every sink due again."""
+    batch = a_table([DAY, DAY + 0.5, None], first_seq=7, key="ключ").to_batches()[0]
+    assert row_hashes(batch, RECIPE).tolist() == [
+        8175386649068011074,
+        3935196221634541,
+        9980942698807918082,
+    ]
+
+
+def test_a_hash_does_not_depend_on_how_a_file_stores_the_row() -> None:
+    batch = a_table([DAY, DAY + 0.5, None]).to_batches()[0]
+    stored = pa.record_batch(
+        {
+            "key": batch["key"].dictionary_encode(),
+            "timestamp": batch["timestamp"].cast(pa.timestamp("ms")),
+            "_hyp_ingest_seq": batch["_hyp_ingest_seq"].cast(pa.int32()),
+        }
+    )
+    assert row_hashes(stored, RECIPE).tolist() == row_hashes(batch, RECIPE).tolist()
+    large = batch.set_column(2, "key", batch["key"].cast(pa.large_string()))
+    assert row_hashes(large, RECIPE).tolist() == row_hashes(batch, RECIPE).tolist()
+
+
+def test_a_column_an_older_file_lacks_counts_as_null() -> None:
+    batch = a_table([DAY]).to_batches()[0]
+    null = batch.set_column(2, "key", pa.array([None], pa.string()))
+    assert row_hashes(batch.drop_columns(["key"]), RECIPE).tolist() == row_hashes(null, RECIPE).tolist()
+
+
+def test_text_that_is_no_utf8_is_hashed_like_any_other() -> None:
+    broken = pa.array([b"\xff\xfe", b"\xff"], pa.binary())
+    keys = pa.Array.from_buffers(pa.string(), 2, broken.buffers())
+    hashes = row_hashes(pa.record_batch({"key": keys}), RECIPE)
+    assert hashes[0] != hashes[1]
+
+
+rows = st.tuples(
+    st.none() | st.integers(-(2**63), 2**63 - 1), st.none() | st.integers(-(2**62), 2**62), st.none() | st.text(max_size=4)
+)
+
+
+@given(st.lists(rows, min_size=1, max_size=20))
+def test_rows_that_differ_have_hashes_that_differ(values: list[tuple[int | None, int | None, str | None]]) -> None:
+    seq, timestamp, key = zip(*values, strict=True)
+    batch = pa.record_batch(
+        {
+            "_hyp_ingest_seq": pa.array(seq, pa.int64()),
+            "timestamp": pa.array(timestamp, pa.timestamp("us")),
+            "key": pa.array(key, pa.string()),
+        }
+    )
+    assert len(set(row_hashes(batch, RECIPE).tolist())) == len(set(values))
+
+
+# --- totals ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_counted_by_day_whatever_files_and_row_groups_they_lie_in(table: Table) -> None:
+    table.write("a.parquet", a_table([DAY, DAY + 1, DAY + 1.5, None]), row_group_size=1)
+    table.write("b.parquet", a_table([DAY + 1, 0], first_seq=5))
+    table.write("empty.parquet", a_table([]))
+    assert rows_by_day(table.indexed()) == {DAY: 1, DAY + 1: 3, 0: 1, NO_DAY: 1}
+
+
+def test_rewriting_all_files_into_one_changes_no_total(table: Table, tmp_path: Path) -> None:
+    """Compaction carries rows over; if it changed a total, every day would be exported again every hour."""
+    parts = [a_table([DAY, DAY + 1], first_seq=1), a_table([DAY + 1, None], first_seq=3)]
+    table.write("a.parquet", parts[0])
+    table.write("b.parquet", parts[1])
+    compacted = Table(tmp_path / "compacted")
+    compacted.write("c.parquet", pa.concat_tables(parts[::-1]).take([3, 0, 2, 1]))
+    assert compacted.indexed().by_day() == table.indexed().by_day()
+
+
+def test_a_row_whose_key_changed_changes_the_total_of_its_day_only(table: Table, tmp_path: Path) -> None:
+    table.write("a.parquet", a_table([DAY, DAY + 1]))
+    settled = Table(tmp_path / "settled")
+    settled.write("a.parquet", pa.concat_tables([a_table([DAY]), a_table([DAY + 1], first_seq=2, key="settled")]))
+    before, after = table.indexed().by_day(), settled.indexed().by_day()
+    assert before[DAY] == after[DAY]
+    assert before[DAY + 1] != after[DAY + 1]
+
+
+def test_deleted_rows_are_neither_counted_nor_found(table: Table) -> None:
+    table.write("a.parquet", a_table([DAY, DAY + 1, DAY + 1]))
+    table.delete("a.parquet", [1], vector="v1.puffin")
+    index = table.indexed()
+    assert rows_by_day(index) == {DAY: 1, DAY + 1: 1}
+    positions, days = index.live_rows(index.pin.files[0])
+    assert (positions.tolist(), days.tolist()) == ([0, 2], [DAY, DAY + 1])
+
+
+def test_a_file_whose_rows_are_all_deleted_has_no_day(table: Table) -> None:
+    table.write("a.parquet", a_table([DAY]))
+    table.delete("a.parquet", [0], vector="v1.puffin")
+    assert rows_by_day(table.indexed()) == {}
+
+
+def test_a_dataset_without_a_timestamp_or_a_sequence_is_counted_all_the_same(table: Table) -> None:
+    table.write("a.parquet", pa.table({"body": ["x", "y"]}))
+    assert rows_by_day(table.indexed(Recipe(None, ()))) == {NO_DAY: 2}
+
+
+# --- what is kept ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_data_file_is_read_once(table: Table) -> None:
+    table.write("a.parquet", a_table([DAY, DAY + 1]))
+    before = table.indexed().by_day()
+    table.garbage("a.parquet")
+    table.write("b.parquet", a_table([DAY + 1], first_seq=3))
+    after = table.indexed()
+    assert not after.lost
+    assert after.by_day()[DAY] == before[DAY]
+    assert rows_by_day(after) == {DAY: 1, DAY + 1: 2}
+
+
+def test_a_purge_reads_no_large_data_file_again(table: Table) -> None:
+    table.write("a.parquet", a_table([DAY] * 5_000))
+    table.indexed()
+    table.garbage("a.parquet")
+    table.delete("a.parquet", range(1_000), vector="v1.puffin")
+    assert rows_by_day(table.indexed()) == {DAY: 4_000}
+    table.delete("a.parquet", range(1_001), vector="v2.puffin")
+    assert rows_by_day(table.indexed()) == {DAY: 3_999}
+
+
+def test_another_table_with_the_same_file_names_is_not_mistaken_for_it(table: Table) -> None:
+    table.write("a.parquet", a_table([DAY]))
+    table.indexed()
+    table.write("a.parquet", a_table([DAY + 1, DAY + 1]))
+    assert rows_by_day(table.indexed()) == {DAY + 1: 2}
+
+
+def test_another_recipe_is_another_index(table: Table) -> None:
+    table.write("a.parquet", a_table([DAY]))
+    table.indexed(Recipe(None, ()))
+    assert rows_by_day(table.indexed()) == {DAY: 1}
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda old: old[:0], lambda old: old[:-1], lambda old: old[:-9] + bytes([old[-9] ^ 1]) + old[-8:]]
+)
+def test_a_damaged_index_file_is_computed_again(table: Table, damage: Any) -> None:
+    """A flipped bit believed would be a wrong count, and a day that is never exported."""
+    table.write("a.parquet", a_table([DAY] * 5_000))
+    before = table.indexed().by_day()
+    for path in table.index.iterdir():
+        path.write_bytes(damage(path.read_bytes()))
+    assert table.indexed().by_day() == before
+
+
+def test_without_a_place_to_keep_it_the_index_works_all_the_same(table: Table, tmp_path: Path) -> None:
+    table.write("a.parquet", a_table([DAY] * 5_000))
+    (tmp_path / "a file").write_text("")
+    for directory in (None, tmp_path / "a file" / "index"):
+        assert rows_by_day(index_source(table.pin(), RECIPE, directory)) == {DAY: 5_000}
+
+
+def test_what_is_known_of_files_that_left_the_table_is_forgotten(table: Table) -> None:
+    table.write("a.parquet", a_table([DAY] * 5_000))
+    table.write("b.parquet", a_table([DAY] * 5_001))
+    table.indexed()
+    kept = {path.name for path in table.index.iterdir()}
+    del table.files["a.parquet"]
+    table.indexed()
+    left = {path.name for path in table.index.iterdir()}
+    assert len(kept) == 3
+    assert left < kept
+    assert len(left) == 2
+
+
+def test_many_indexers_at_once_agree(table: Table) -> None:
+    for number in range(8):
+        table.write(f"{number}.parquet", a_table([DAY + number] * 5_000, first_seq=number * 5_000))
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda _: table.indexed().by_day(), range(16)))
+    assert all(result == results[0] for result in results)
+    assert sum(total.rows for total in results[0].values()) == 40_000
+    assert not [path for path in table.index.iterdir() if path.name.startswith(".")]
+
+
+def test_totals_add_up_modulo_their_range() -> None:
+    assert DayTotal(1, 2**64 - 1) + DayTotal(2, 3) == DayTotal(3, 2)
+
+
+# --- files that are lost --------------------------------------------------------------------------------------------------------
+
+
+def test_an_indexed_file_that_is_gone_is_known_to_the_day(table: Table) -> None:
+    table.write("a.parquet", a_table([DAY, DAY + 7, None]), bounds=(DAY, DAY + 7, True))
+    table.write("b.parquet", a_table([DAY + 1]))
+    table.indexed()
+    (table.directory / "data" / "a.parquet").unlink()
+    index = table.indexed()
+    (lost,) = index.lost
+    assert lost.days == {DAY, DAY + 7, NO_DAY}
+    assert "a.parquet' is gone" in lost.reason
+    assert rows_by_day(index) == {DAY + 1: 1}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "days"),
+    [
+        ((DAY, DAY + 2, False), {DAY, DAY + 1, DAY + 2}),
+        ((DAY, DAY, True), {DAY, NO_DAY}),
+        ((-1, -1, False), {-1}),
+        ((0, 10**6, False), None),
+        (None, None),
+    ],
+)
+@pytest.mark.parametrize("gone", [True, False], ids=["gone", "garbage"])
+def test_a_file_never_indexed_may_touch_the_days_of_its_bounds(
+    table: Table, bounds: tuple[int, int, bool] | None, days: set[int] | None, gone: bool
+) -> None:
+    table.write("a.parquet", a_table([DAY]), bounds=bounds)
+    table.write("b.parquet", a_table([DAY + 9]))
+    if gone:
+        (table.directory / "data" / "a.parquet").unlink()
+    else:
+        table.garbage("a.parquet")
+    index = table.indexed()
+    (lost,) = index.lost
+    assert lost.days == days
+    assert "a.parquet" in lost.reason
+    assert rows_by_day(index) == {DAY + 9: 1}
+
+
+def test_a_file_of_which_all_timestamps_are_null_may_touch_undated_only(table: Table) -> None:
+    table.write("a.parquet", a_table([None]))
+    file = table.files["a.parquet"]
+    table.files["a.parquet"] = DataFile(file.table_dir, file.name, 1, file.bytes, None, [[TIMESTAMP_FIELD, None, None, True]])
+    table.garbage("a.parquet")
+    assert table.indexed().lost[0].days == {NO_DAY}
+
+
+def test_a_truncated_file_and_one_with_other_rows_than_its_manifest_says_are_damaged(table: Table) -> None:
+    table.write("a.parquet", a_table([DAY] * 3))
+    whole = (table.directory / "data" / "a.parquet").read_bytes()
+    (table.directory / "data" / "a.parquet").write_bytes(whole[:-20])
+    assert "is damaged" in table.indexed().lost[0].reason
+    table.write("a.parquet", a_table([DAY] * 3))
+    file = table.files["a.parquet"]
+    table.files["a.parquet"] = DataFile(file.table_dir, file.name, 4, file.bytes, None, [])
+    assert "it holds 3 rows, its manifest says 4" in table.indexed().lost[0].reason
+
+
+def test_a_file_whose_deletions_are_lost_is_lost(table: Table) -> None:
+    """Read without them it would bring purged rows back."""
+    table.write("a.parquet", a_table([DAY, DAY + 1]))
+    table.indexed()
+    table.delete("a.parquet", [0], vector="v1.puffin")
+    for damage in ("garbage", "gone"):
+        if damage == "garbage":
+            table.garbage("v1.puffin")
+        else:
+            (table.directory / "data" / "v1.puffin").unlink()
+        index = table.indexed()
+        (lost,) = index.lost
+        assert "v1.puffin" in lost.reason
+        assert lost.days == {DAY, DAY + 1}
+        assert rows_by_day(index) == {}
+
+
+def test_deletions_of_rows_the_file_does_not_have_are_damage(table: Table) -> None:
+    table.write("a.parquet", a_table([DAY]))
+    table.delete("a.parquet", [5], vector="v1.puffin")
+    assert "deletes rows that" in table.indexed().lost[0].reason
+
+
+def test_a_file_that_comes_back_is_found_again(table: Table) -> None:
+    table.write("a.parquet", a_table([DAY]))
+    path = table.directory / "data" / "a.parquet"
+    content = path.read_bytes()
+    path.unlink()
+    assert table.indexed().lost
+    path.write_bytes(content)
+    assert rows_by_day(table.indexed()) == {DAY: 1}
+    assert np.array_equal(table.indexed().live_rows(table.files["a.parquet"])[1], [DAY])
