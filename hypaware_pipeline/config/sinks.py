@@ -3,7 +3,7 @@
 Why which keys a plugin takes is asked of a resolver: the config knows the shape of a file, the plugins know what they need; so a
 plugin that is installed later needs no change here.
 
-Why a resolved sink is plain data: it is pinned as JSON for the runs of a code location, and whoever uses it imports no plugin.
+Why a resolved sink is plain data: it can be pinned as JSON for a run, and whoever uses it imports no plugin.
 """
 
 import re

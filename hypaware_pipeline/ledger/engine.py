@@ -54,7 +54,7 @@ def _tune_sqlite(engine: sa.Engine, busy_timeout_seconds: float) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
             # The change of mode does not wait for others that have the file open. The next connection changes it.
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # the low byte; the rest says which kind
                 raise
 
     @sa.event.listens_for(engine, "begin")
