@@ -14,6 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_SMALL_DICTIONARY_BYTES = 16 * 1024
+"""A dictionary of so few bytes is not worth looking at, if the rows are several times as many as its entries."""
+
 
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """One batch with all rows, in order. The batches agree in their columns, not in how these are encoded."""
@@ -42,14 +45,17 @@ def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _compact(column: pa.DictionaryArray) -> pa.Array:
+    entries = len(column.dictionary)
+    if entries * 4 <= len(column) and column.dictionary.nbytes <= _SMALL_DICTIONARY_BYTES:
+        return column
     valid = column.indices.is_valid()
     codes = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    used = np.flatnonzero(np.bincount(codes[valid.to_numpy(zero_copy_only=False)], minlength=len(column.dictionary)))
+    used = np.flatnonzero(np.bincount(codes[valid.to_numpy(zero_copy_only=False)], minlength=entries))
     if len(used) * 2 > len(column):
         return column.dictionary_decode()
-    if len(used) == len(column.dictionary):
+    if len(used) == entries:
         return column
-    place = np.zeros(max(len(column.dictionary), 1), np.int32)
+    place = np.zeros(max(entries, 1), np.int32)
     place[used] = np.arange(len(used), dtype=np.int32)
     indices = pc.if_else(valid, pa.array(place[codes]), pa.scalar(None, pa.int32()))
     return pa.DictionaryArray.from_arrays(indices, column.dictionary.take(pa.array(used)))

@@ -41,7 +41,8 @@ _SUSPICIOUS_BYTES = (
 _NUMBER = r"(?:^|[\[:,])-?"
 _END = r"(?:[,\]}]|$)"
 _TEXT_FOR_PYTHON = (
-    rf"{_NUMBER}(?:[0-9.]+e|0\.0{_END}|[0-9]+\.[0-9]+0{_END}|[0-9]{{16,}}(?:\.0)?{_END}|[nN]a[nN]|[iI]nf)"
+    rf"(?:^|[\[:,])-0\.0{_END}"
+    rf"|{_NUMBER}(?:[0-9.]+e|[0-9]+\.[0-9]+0{_END}|[0-9]{{16,}}(?:\.0)?{_END}|[nN]a[nN]|[iI]nf)"
     r"|\\u00[01][A-F]"  # JavaScript escapes control characters in lower case
     r'|"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9(]|"[0-9]{5,}-[0-9]{2}-[0-9]{2}|"-?infinity"'
 )
