@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hypaware_pipeline.demo.table_schema import TableColumn, TableSchema, nulls
-from hypaware_pipeline.demo.variant_encoding import VARIANT_STORAGE
+from hypaware_pipeline.demo.variant_encoding import VARIANT_NULL, VARIANT_STORAGE, count_absent, encode_metadata
 from hypaware_pipeline.model import ColumnType
 
 # HypAware truncates bounds to so many characters.
@@ -68,10 +68,10 @@ class DataFileWriter:
     def write(self, table: pa.Table) -> None:
         """Add rows; `table` has the columns of the schema, strings plain or dictionary-encoded."""
         if self._writer is None:
-            described = table.schema.with_metadata({"iceberg.schema": _compact(self._schema.to_json())})
             self._writer = pq.ParquetWriter(
-                self._file.path, described, compression="snappy", write_statistics=False, store_schema=False
+                self._file.path, table.schema, compression="snappy", write_statistics=False, store_schema=False
             )
+            self._writer.add_key_value_metadata({"iceberg.schema": _compact(self._schema.to_json())})
         self._writer.write_table(table, row_group_size=_ROW_GROUP_ROWS)
         self._file.rows += table.num_rows
         for column in self._schema.columns:
@@ -94,8 +94,11 @@ class DataFileWriter:
         return self._file
 
     def _observe(self, column: TableColumn, array: pa.ChunkedArray) -> None:
+        if column.type is ColumnType.JSON:
+            self._file.nulls[column.id] += sum(count_absent(chunk) for chunk in array.chunks)
+            return
         self._file.nulls[column.id] += array.null_count
-        if column.type is ColumnType.JSON or array.null_count == len(array):
+        if array.null_count == len(array):
             return
         bounds = _min_max(array)
         known = self._bounds.get(column.id)
@@ -159,9 +162,10 @@ def _conform(table: pa.Table, schema: TableSchema) -> pa.Table:
 
 
 def _variant_storage(chunk: pa.StructArray) -> pa.StructArray:
-    return pa.StructArray.from_arrays(
-        [chunk.field("metadata"), chunk.field("value")], fields=list(VARIANT_STORAGE), mask=chunk.is_null()
-    )
+    # DuckDB writes a null group where HypAware writes a VARIANT null.
+    dictionaries = pc.fill_null(chunk.field("metadata"), encode_metadata([]))
+    values = pc.if_else(chunk.is_valid(), chunk.field("value"), VARIANT_NULL)
+    return pa.StructArray.from_arrays([dictionaries, values], fields=list(VARIANT_STORAGE))
 
 
 def _quoted(name: str) -> str:

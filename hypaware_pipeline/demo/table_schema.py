@@ -13,7 +13,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from hypaware_pipeline.datasets import KNOWN_DATASETS
-from hypaware_pipeline.demo.variant_encoding import VARIANT_STORAGE, absent_variants, variant_from_text, variant_from_values
+from hypaware_pipeline.demo.variant_encoding import (
+    VARIANT_STORAGE,
+    absent_variants,
+    variant_from_text,
+    variant_from_values,
+    without_duplicates,
+)
 from hypaware_pipeline.model import SEQ_COLUMN, Column, ColumnType, DatasetName
 
 PARTITION_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
@@ -209,7 +215,7 @@ def _from_table(rows: pa.Table, column: TableColumn) -> pa.Array | pa.ChunkedArr
     if column.type is ColumnType.JSON:
         return variant_from_text(array)
     if pa.types.is_dictionary(array.type):
-        return array
+        return pa.chunked_array([without_duplicates(chunk) for chunk in array.chunks])
     return array.cast(_ARROW[column.type])
 
 

@@ -5,6 +5,9 @@ HypAware makes every integer above 32 bits a double (JavaScript has no other num
 among all rows of a column chunk; DuckDB keeps 64-bit integers and a dictionary per row. DuckDB also costs several milliseconds
 a file, and a cache has thousands of small ones.
 
+Why a value that is not there is a VARIANT null and no null group: so HypAware writes it, whether a row lacked the column or had
+JSON's `null` in it; its manifests count it as null. The two cannot be told apart in a real cache.
+
 Why distinct texts only: the same 4 KB list of tools stands on every row of a conversation. It is parsed and encoded once.
 """
 
@@ -19,19 +22,14 @@ import pyarrow.compute as pc
 
 VARIANT_STORAGE: Final = pa.struct([pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary())])
 """How an unshredded VARIANT column lies in Parquet."""
+VARIANT_NULL: Final = b"\x00"
+"""The value of a row that has none."""
 
 
 class BigInt(int):
     """An integer HypAware got as a `bigint` (a 64-bit OTLP counter, say): stays an int64 whatever its size."""
 
 
-class JsonNull:
-    """The JSON value `null` in a column that is there; `None` is a column that is absent. Use `JSON_NULL`."""
-
-
-JSON_NULL: Final = JsonNull()
-
-_NULL = b"\x00"
 _TRUE = b"\x04"
 _FALSE = b"\x08"
 _INT8 = struct.Struct("<Bb")
@@ -50,17 +48,17 @@ _TAG_TIMESTAMP_NTZ, _TAG_STRING = 13 << 2, 16 << 2
 _OBJECT, _ARRAY = 2, 3
 
 
-def encode_values(values: Sequence[Any]) -> tuple[bytes, list[bytes | None]]:
-    """Encode the values of one column chunk; returns the dictionary they share and one value each, None for an absent one.
+def encode_values(values: Sequence[Any]) -> tuple[bytes, list[bytes]]:
+    """Encode the values of one column chunk; returns the dictionary they share and one value each.
 
-    Values are what `json.loads` yields, plus `JSON_NULL`, `BigInt` and `datetime`.
+    Values are what `json.loads` yields, plus `BigInt` and `datetime`.
     """
     keys: set[str] = set()
     for value in values:
         _collect_keys(value, keys)
     ordered = sorted(keys)
     ids = {key: position for position, key in enumerate(ordered)}
-    return encode_metadata(ordered), [None if value is None else _encode(value, ids) for value in values]
+    return encode_metadata(ordered), [_encode(value, ids) for value in values]
 
 
 def encode_metadata(keys: Sequence[str]) -> bytes:
@@ -76,39 +74,61 @@ def encode_metadata(keys: Sequence[str]) -> bytes:
 
 
 def variant_from_text(texts: pa.Array | pa.ChunkedArray) -> pa.StructArray:
-    """A column of JSON text (plain or dictionary-encoded, null where absent) as one VARIANT column chunk."""
+    """A column of JSON text (plain or dictionary-encoded) as one VARIANT column chunk."""
     column = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     # A slice keeps its parent's dictionary: only what this chunk uses goes into its metadata.
     used = column.indices.unique().drop_null()
     documents = column.dictionary.take(used).to_pylist()
-    metadata, encoded = encode_values([JSON_NULL if text == "null" else json.loads(text) for text in documents])
+    metadata, encoded = encode_values([json.loads(text) for text in documents])
     return _variant_array(metadata, encoded, pc.index_in(column.indices, value_set=used))
 
 
 def variant_from_values(values: Sequence[Any]) -> pa.StructArray:
-    """Python values as one VARIANT column chunk; `None` is an absent one. The same object on many rows is encoded once."""
+    """Python values as one VARIANT column chunk. The same object on many rows is encoded once."""
     distinct = {id(value): value for value in values if value is not None}
     place = {identity: position for position, identity in enumerate(distinct)}
     metadata, encoded = encode_values(list(distinct.values()))
     return _variant_array(metadata, encoded, pa.array([place.get(id(value)) for value in values], pa.int32()))
 
 
+def without_duplicates(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The same values by a dictionary that has each once.
+
+    Given a dictionary with duplicates, Arrow's Parquet writer leaves uninitialised memory in the dictionary page.
+    """
+    unified = array.dictionary.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(unified.indices.take(array.indices), unified.dictionary)
+
+
 def absent_variants(count: int) -> pa.StructArray:
-    """A VARIANT column without any value, in its plain storage; Arrow's array of nulls lacks the required dictionaries."""
-    dictionaries = pa.repeat(pa.scalar(encode_metadata([]), pa.binary()), count)
-    nothing = pa.repeat(pa.scalar(True), count)
-    return pa.StructArray.from_arrays([dictionaries, pa.nulls(count, pa.binary())], fields=list(VARIANT_STORAGE), mask=nothing)
+    """A VARIANT column without any value, in its plain storage."""
+    dictionaries, values = (pa.repeat(pa.scalar(content, pa.binary()), count) for content in (encode_metadata([]), VARIANT_NULL))
+    return pa.StructArray.from_arrays([dictionaries, values], fields=list(VARIANT_STORAGE))
 
 
-def _variant_array(metadata: bytes, distinct: Any, indices: pa.Array) -> pa.StructArray:
+def count_absent(array: pa.StructArray) -> int:
+    """How many rows of a VARIANT column have no value."""
+    values = array.field("value")
+    absent = (
+        pc.equal(values.dictionary, VARIANT_NULL).take(values.indices)
+        if pa.types.is_dictionary(values.type)
+        else pc.equal(values, VARIANT_NULL)
+    )
+    return pc.sum(absent).as_py() or 0
+
+
+def _variant_array(metadata: bytes, distinct: list[bytes], indices: pa.Array) -> pa.StructArray:
     """Both children dictionary-encoded, so that a large value that repeats is held and written once."""
+    if indices.null_count:
+        indices = indices.fill_null(len(distinct))
+        distinct = [*distinct, VARIANT_NULL]
     zeros = pa.repeat(pa.scalar(0, pa.int32()), len(indices))
     shared = pa.DictionaryArray.from_arrays(zeros, pa.array([metadata], pa.binary()))
-    values = pa.DictionaryArray.from_arrays(indices, pa.array(distinct, pa.binary()))
+    values = without_duplicates(pa.DictionaryArray.from_arrays(indices, pa.array(distinct, pa.binary())))
     fields = [pa.field("metadata", shared.type, nullable=False), pa.field("value", values.type)]
-    return pa.StructArray.from_arrays([shared, values], fields=fields, mask=values.is_null())
+    return pa.StructArray.from_arrays([shared, values], fields=fields)
 
 
 def _collect_keys(value: Any, keys: set[str]) -> None:
@@ -194,8 +214,7 @@ _SCALARS: Final[dict[type, Callable[[Any], bytes]]] = {
     bool: lambda value: _TRUE if value else _FALSE,
     BigInt: lambda value: _INT64.pack(_TAG_INT64, value),
     dt.datetime: _encode_datetime,
-    JsonNull: lambda _: _NULL,
-    type(None): lambda _: _NULL,
+    type(None): lambda _: VARIANT_NULL,
 }
 
 

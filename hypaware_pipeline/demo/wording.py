@@ -3,11 +3,11 @@
 from typing import Any, Final
 
 WORDS: Final = tuple(
-    (
+    (  # noqa: SIM905  sixty quoted words are no easier to read
         "export partition receipt ledger snapshot manifest column reader writer cursor sink batch retry lease token schema cache"
         " day stream index row bitmap footer page codec offset sequence commit vector session message tool branch review fix test"
         " build parser timeout queue café naïve Grüße 日本語 🙂 deploy metric trace span quota budget scan merge split hash"
-    ).split()  # noqa: SIM905  sixty quoted words are no easier to read
+    ).split()
 )
 
 TOOLS: Final[list[dict[str, Any]]] = [
