@@ -7,7 +7,9 @@ What does DuckDB take for JSON that is none? The bare words `NaN` and `Infinity`
 last element. Both are looked for separately, on the raw bytes; only a text that seems to hold one is looked at by itself.
 """
 
+import itertools
 import re
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -15,12 +17,11 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-_STRING_LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"')
+_PERHAPS_LENIENT = r"(^|[\[:,\s-])(?i:nan|inf)|,\s*[\]}]"
 _LENIENT = re.compile(r"nan|inf|,\s*[\]}]", re.IGNORECASE)
-_SEPARATORS = np.frombuffer(b"[:,- \t\n\r", np.uint8)
-_BLANKS = np.frombuffer(b" \t\n\r", np.uint8)
-_BLANKS_LOOKED_BACK = 8
+_STRING_LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"')
 _NUMBER = """
 CASE WHEN value = 0 THEN '0'
      WHEN NOT isfinite(value) THEN NULL
@@ -45,25 +46,29 @@ class JsonKernels:
         """Close the DuckDB instance."""
         self._duckdb.close()
 
-    def quoted(self, values: pa.StringArray) -> pa.StringArray:
+    def quoted(self, columns: Sequence[pa.StringArray]) -> list[pa.StringArray]:
         """Each string as a JSON string literal; null stays null."""
-        return self._apply("to_json(value)::VARCHAR", values)
+        return self._apply("to_json(value)::VARCHAR", columns)
 
-    def numbers(self, values: pa.DoubleArray) -> pa.StringArray:
+    def numbers(self, columns: Sequence[pa.DoubleArray]) -> list[pa.StringArray]:
         """Each number as JavaScript prints it; null, NaN and the infinities become null."""
-        return self._apply(_NUMBER, values)
+        return self._apply(_NUMBER, columns)
 
-    def invalid(self, texts: pa.StringArray) -> npt.NDArray[np.bool_]:
+    def invalid(self, columns: Sequence[pa.StringArray]) -> list[npt.NDArray[np.bool_]]:
         """Which of the texts are not JSON (RFC 8259); null is none of them."""
-        bad = np.asarray(self._apply("NOT json_valid(value)", texts).fill_null(False).to_numpy(zero_copy_only=False))
-        for position in _perhaps_lenient(texts):
-            bad[position] |= _LENIENT.search(_STRING_LITERAL.sub('""', texts[position].as_py() or "")) is not None
-        return bad
+        answers = self._apply("coalesce(NOT json_valid(value), false)", columns)
+        return [
+            _less_lenient(texts, answer.to_numpy(zero_copy_only=False)) for texts, answer in zip(columns, answers, strict=True)
+        ]
 
-    def _apply(self, expression: str, values: pa.Array) -> pa.Array:
-        table = pa.table({"value": values})
-        result = self._duckdb.from_arrow(table).project(f"{expression} AS result").to_arrow_table()
-        return result.column(0).combine_chunks()
+    def _apply(self, expression: str, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        """An expression over `value`, for all columns in one query: a query costs as much as a megabyte of text."""
+        if not columns:
+            return []
+        table = pa.table({"value": pa.concat_arrays(columns)})
+        result = self._duckdb.from_arrow(table).project(f"{expression} AS result").to_arrow_table().column(0).combine_chunks()
+        ends = itertools.accumulate(len(column) for column in columns)
+        return [result.slice(end - len(column), len(column)) for end, column in zip(ends, columns, strict=True)]
 
 
 def text_bytes(values: pa.StringArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
@@ -80,31 +85,10 @@ def holds_byte(values: pa.StringArray, byte: int) -> bool:
     return bool((data[offsets[0] : offsets[-1]] == byte).any())
 
 
-def _perhaps_lenient(texts: pa.StringArray) -> list[int]:
-    """Positions of the texts that may hold what only a lenient reader takes for JSON."""
-    offsets, data = text_bytes(texts)
-    data = data[offsets[0] : offsets[-1]]
-    starts = offsets[:-1] - offsets[0]
-    found = np.concatenate([_bare_words(data, starts), _closers_behind_commas(data)])
-    return [int(row) for row in np.unique(np.searchsorted(starts, found, side="right") - 1)]
-
-
-def _bare_words(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """Where `nan` or `inf` in any case follows a separator or begins a text, within a string or not."""
-    lower = data | 0x20
-    first, second, third = lower[:-2], lower[1:-1], lower[2:]
-    found = (first == ord("n")) & (second == ord("a")) & (third == ord("n"))
-    found |= (first == ord("i")) & (second == ord("n")) & (third == ord("f"))
-    at = np.flatnonzero(found)
-    return at[np.isin(data[at - 1], _SEPARATORS) | np.isin(at, starts)]
-
-
-def _closers_behind_commas(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """Where `]` or `}` follows a comma; behind many blanks it is only taken to."""
-    closers = np.flatnonzero((data == ord("]")) | (data == ord("}")))
-    found = []
-    for distance in range(1, _BLANKS_LOOKED_BACK + 1):
-        before = data[np.maximum(closers - distance, 0)]
-        found.append(closers[before == ord(",")])
-        closers = closers[np.isin(before, _BLANKS)]
-    return np.concatenate([*found, closers])
+def _less_lenient(texts: pa.StringArray, invalid: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """`invalid`, and besides the texts that only a lenient reader takes for JSON."""
+    suspects = pc.match_substring_regex(texts, _PERHAPS_LENIENT).fill_null(False).to_numpy(zero_copy_only=False)
+    lenient = [bool(_LENIENT.search(_STRING_LITERAL.sub('""', text))) for text in texts.filter(pa.array(suspects)).to_pylist()]
+    answer = invalid.copy()
+    answer[suspects] |= np.array(lenient, np.bool_)
+    return answer

@@ -12,6 +12,7 @@ What of a line break inside a JSON text? It would end the line. Valid JSON has r
 where a space means the same.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
@@ -63,7 +64,7 @@ class JsonlEncoder:
         """Write all rows as lines of JSON; see `Encoder.encode`."""
         with JsonKernels() as kernels, CompressedStream(self._compressor(out, self._level)) as stream:
             gate = RowGate(columns, kernels)
-            names = kernels.quoted(pa.array([column.name for column in columns], pa.string())).to_pylist()
+            names = [json.dumps(column.name, ensure_ascii=False) for column in columns]
             texts = (_json_texts(rows, columns, kernels) for rows in gate.pass_on(batches))
             for group in groups(texts, limit_bytes=_PIECE_BYTES, limit_rows=_PIECE_ROWS):
                 for piece in group:
@@ -73,25 +74,28 @@ class JsonlEncoder:
 
 def _json_texts(rows: Rows, columns: Sequence[Column], kernels: JsonKernels) -> Rows:
     """The same rows, every value as its JSON text."""
-    return Rows.of([_as_json(array, column, kernels) for array, column in zip(rows.arrays, columns, strict=True)])
+    values = [distinct_values(array) for array in rows.arrays]
+    texts = [_simple_texts(array, column.type) for array, column in zip(values, columns, strict=True)]
+    for column_type, function in ((ColumnType.STRING, kernels.quoted), (ColumnType.DOUBLE, kernels.numbers)):
+        places = [place for place, column in enumerate(columns) if column.type is column_type]
+        for place, result in zip(places, function([values[place] for place in places]), strict=True):
+            texts[place] = result
+    return Rows.of([map_distinct(array, text) for array, text in zip(rows.arrays, texts, strict=True)])
 
 
-def _as_json(array: pa.Array, column: Column, kernels: JsonKernels) -> pa.Array:
-    values = distinct_values(array)
-    match column.type:
-        case ColumnType.STRING:
-            texts = kernels.quoted(values)
+def _simple_texts(values: pa.Array, column_type: ColumnType) -> pa.StringArray:
+    """The JSON texts of a column that Arrow can write; others as they are."""
+    match column_type:
         case ColumnType.JSON:
-            texts = _on_one_line(values)
+            return _on_one_line(values)
         case ColumnType.INT64:
-            texts = _in_quotes(values.cast(pa.string()))
+            return _in_quotes(values.cast(pa.string()))
         case ColumnType.TIMESTAMP:
-            texts = _in_quotes(_iso_texts(values))
-        case ColumnType.DOUBLE:
-            texts = kernels.numbers(values)
+            return _in_quotes(_iso_texts(values))
         case ColumnType.INT32 | ColumnType.BOOLEAN:
-            texts = values.cast(pa.string())
-    return map_distinct(array, texts)
+            return values.cast(pa.string())
+        case _:
+            return values
 
 
 def _lines(rows: Rows, names: Sequence[str]) -> memoryview:

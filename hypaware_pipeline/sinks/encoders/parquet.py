@@ -118,10 +118,21 @@ def _write_behind(writer: pq.ParquetWriter, schema: pa.Schema, row_groups: Itera
 def _write_row_group(writer: pq.ParquetWriter, schema: pa.Schema, group: list[Rows]) -> None:
     arrays = []
     for index, field in enumerate(schema):
-        values = pa.concat_arrays([decoded(rows.arrays[index]) for rows in group])
+        values = _joined([rows.arrays[index] for rows in group])
         arrays.append(pa.ExtensionArray.from_storage(field.type, values) if field.type == pa.json_() else values)
     table = pa.Table.from_arrays(arrays, schema=schema)
     writer.write_table(table, row_group_size=table.num_rows)
+
+
+def _joined(pieces: list[pa.Array]) -> pa.Array:
+    """One array of all pieces, without dictionary. Where dictionaries can be united they are, so that text is copied once."""
+    if len({piece.type for piece in pieces}) == 1 and all(_can_be_united(piece) for piece in pieces):
+        return decoded(pa.concat_arrays(pieces))
+    return pa.concat_arrays([decoded(piece) for piece in pieces])
+
+
+def _can_be_united(piece: pa.Array) -> bool:
+    return not pa.types.is_dictionary(piece.type) or piece.dictionary.null_count == 0
 
 
 class _Stream:

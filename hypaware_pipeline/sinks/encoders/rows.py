@@ -88,26 +88,28 @@ class RowGate:
                 yield Rows.of(arrays)
 
     def _refusals(self, arrays: Sequence[pa.Array]) -> dict[int, str]:
-        """Positions of the bad rows, each with the first thing that is wrong with it."""
+        """Positions of the bad rows, each with the first thing that was found wrong with it."""
         found: dict[int, str] = {}
-        for column, array in zip(self._columns, arrays, strict=True):
-            if column.type is ColumnType.TIMESTAMP:
-                for position in _outside_calendar(array):
-                    found.setdefault(int(position), f"column '{column.name}': timestamp outside the years 0001 to 9999")
-            elif pa.types.is_string(array.type) or pa.types.is_dictionary(array.type):
-                for position, reason in self._bad_texts(array, is_json=column.type is ColumnType.JSON):
-                    found.setdefault(position, f"column '{column.name}': {reason}")
+        for column, array, bad_values, reason in self._checks(arrays):
+            for position in _positions(array, bad_values):
+                found.setdefault(position, f"column '{column.name}': {reason}")
         return found
 
-    def _bad_texts(self, array: pa.Array, *, is_json: bool) -> Iterator[tuple[int, str]]:
-        """Bad positions of a text column; of a dictionary-encoded one every distinct value is looked at once."""
-        values = distinct_values(array)
-        no_text = _invalid_utf8(values)
-        yield from ((position, "not valid UTF-8") for position in _positions(array, no_text))
-        if is_json:
-            if no_text.any():
-                values = pc.if_else(pa.array(no_text), pa.scalar(None, pa.string()), values)
-            yield from ((position, "not valid JSON") for position in _positions(array, self._kernels.invalid(values)))
+    def _checks(self, arrays: Sequence[pa.Array]) -> Iterator[tuple[Column, pa.Array, npt.NDArray[np.bool_], str]]:
+        """Every check of every column: which of its distinct values fail it, and what that means."""
+        json_columns: list[tuple[Column, pa.Array, pa.Array]] = []
+        for column, array in zip(self._columns, arrays, strict=True):
+            values = distinct_values(array)
+            if column.type is ColumnType.TIMESTAMP:
+                yield column, array, _outside_calendar(values), "timestamp outside the years 0001 to 9999"
+            elif pa.types.is_string(values.type):
+                bad = _invalid_utf8(values)
+                yield column, array, bad, "not valid UTF-8"
+                if column.type is ColumnType.JSON:
+                    json_columns.append((column, array, _without(values, bad)))
+        answers = self._kernels.invalid([texts for _, _, texts in json_columns])
+        for (column, array, _), bad in zip(json_columns, answers, strict=True):
+            yield column, array, bad, "not valid JSON"
 
 
 def groups(stream: Iterable[Rows], *, limit_bytes: int, limit_rows: int) -> Iterator[list[Rows]]:
@@ -201,6 +203,10 @@ def _is_utf8(value: bytes | None) -> bool:
     return True
 
 
-def _outside_calendar(array: pa.TimestampArray) -> npt.NDArray[np.int64]:
+def _without(values: pa.StringArray, unwanted: npt.NDArray[np.bool_]) -> pa.StringArray:
+    return pc.if_else(pa.array(unwanted), pa.scalar(None, pa.string()), values) if unwanted.any() else values
+
+
+def _outside_calendar(array: pa.TimestampArray) -> npt.NDArray[np.bool_]:
     microseconds = array.cast(pa.int64()).fill_null(0).to_numpy()
-    return np.flatnonzero((microseconds < _FIRST_MICROSECOND) | (microseconds > _LAST_MICROSECOND))
+    return np.asarray((microseconds < _FIRST_MICROSECOND) | (microseconds > _LAST_MICROSECOND))
