@@ -67,7 +67,9 @@ class Table:
         self.files[name] = DataFile(file.table_dir, file.name, file.rows, file.bytes, deletion, file.bounds)
 
     def garbage(self, name: str) -> None:
-        (self.directory / "data" / name).write_bytes(b"garbage")
+        """Of the same size: nothing tells it without reading the file."""
+        path = self.directory / "data" / name
+        path.write_bytes(b"x" * path.stat().st_size)
 
     def pin(self) -> SourcePin:
         return SourcePin(
@@ -395,6 +397,17 @@ def test_a_file_of_which_all_timestamps_are_null_may_touch_undated_only(table: T
     table.files["a.parquet"] = DataFile(file.table_dir, file.name, 1, file.bytes, None, [[TIMESTAMP_FIELD, None, None, True]])
     table.garbage("a.parquet")
     assert table.indexed().lost[0].days == {NO_DAY}
+
+
+def test_a_file_cut_after_it_was_indexed_is_damaged(table: Table) -> None:
+    """Believed to be whole, its day would be planned, and fail with all its other sources."""
+    table.write("a.parquet", a_table([DAY, DAY + 1]))
+    table.indexed()
+    path = table.directory / "data" / "a.parquet"
+    path.write_bytes(path.read_bytes()[:-1])
+    (lost,) = table.indexed().lost
+    assert f"it has {path.stat().st_size} bytes" in lost.reason
+    assert lost.days == {DAY, DAY + 1}
 
 
 def test_a_truncated_file_and_one_with_other_rows_than_its_manifest_says_are_damaged(table: Table) -> None:

@@ -124,7 +124,7 @@ def index_source(pin: SourcePin, recipe: Recipe, directory: Path | None) -> Sour
         directory: Where this source's index files are kept; None keeps nothing.
     """
     known = _load_totals(directory)
-    present = _present(pin)
+    sizes = _sizes(pin)
     totals: dict[str, Mapping[int, DayTotal]] = {}
     kept: dict[str, _FileTotals] = {}
     lost = []
@@ -132,8 +132,7 @@ def index_source(pin: SourcePin, recipe: Recipe, directory: Path | None) -> Sour
         key = _key(pin, file, recipe)
         entry = known.get(key)
         try:
-            if file.name not in present:
-                raise FileNotFoundError
+            _ensure_whole(file, sizes.get(file.name))
             if entry is None or entry.deletion != _deletion_identity(file):
                 entry = _FileTotals(_deletion_identity(file), _total(file, _rows_of(pin, file, recipe, directory)))
             totals[file.name] = entry.days
@@ -146,16 +145,24 @@ def index_source(pin: SourcePin, recipe: Recipe, directory: Path | None) -> Sour
     return SourceIndex(pin, totals, tuple(lost), recipe, directory)
 
 
-def _present(pin: SourcePin) -> set[str]:
-    """Names of the files that are there, by listing their directories: a table has thousands of files and one directory."""
-    present: set[str] = set()
+def _sizes(pin: SourcePin) -> dict[str, int]:
+    """Bytes of the files that are there, by listing their directories: a table has thousands of files and one directory."""
+    sizes: dict[str, int] = {}
     for parent in {file.name.rpartition("/")[0] for file in pin.files}:
         try:
             with os.scandir(pin.table_dir / parent) as entries:
-                present.update(f"{parent}/{entry.name}" if parent else entry.name for entry in entries)
+                sizes.update((f"{parent}/{entry.name}" if parent else entry.name, entry.stat().st_size) for entry in entries)
         except OSError:
             continue
-    return present
+    return sizes
+
+
+def _ensure_whole(file: DataFile, size: int | None) -> None:
+    """A cut or replaced file is found before anything is planned on what was once read of it."""
+    if size is None:
+        raise FileNotFoundError
+    if size != file.bytes:
+        raise _damaged(file, f"it has {size} bytes, its manifest says {file.bytes}")
 
 
 def _deletion_identity(file: DataFile) -> str | None:
