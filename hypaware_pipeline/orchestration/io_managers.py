@@ -17,7 +17,7 @@ import dagster as dg
 from hypaware_pipeline.export.driver import DayOutcome, Exporter
 from hypaware_pipeline.export.slices import CacheSlice
 from hypaware_pipeline.ledger import Ledger
-from hypaware_pipeline.model import DatasetName, Day, SinkName
+from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName
 from hypaware_pipeline.orchestration.partitions import days_of, partition_of
 from hypaware_pipeline.orchestration.resources import BlobStoreResource, EncoderResource
 from hypaware_pipeline.sinks.blob import BlobSink
@@ -99,6 +99,8 @@ class SinkIOManager(dg.ConfigurableIOManager):
         by_partition: dict[Day, list[DayOutcome]] = {}
         with Ledger.open(Path(self.ledger), clock=utc_now) as ledger:
             for outcome in Exporter(sink, ledger, utc_now).export(obj):
+                if outcome.day == UNDATED and outcome.done and outcome.receipt is None:
+                    continue  # nobody asked: it came along with the first partition, and there is nothing of it
                 self.observer(outcome)
                 _log(context, outcome)
                 by_partition.setdefault(partition_of(outcome.day, Day(self.first_day)), []).append(outcome)
@@ -143,7 +145,7 @@ def _metadata(sink: BlobSink, outcomes: list[DayOutcome]) -> dict[str, Any]:
     receipts = [outcome.receipt for outcome in outcomes if outcome.receipt is not None]
     rows = sum(receipt.exported_rows for receipt in receipts)
     seconds = sum(outcome.seconds for outcome in outcomes)
-    undated = sum(receipt.exported_rows for receipt in receipts if receipt.day == "undated")
+    undated = sum(receipt.exported_rows for receipt in receipts if receipt.day == UNDATED)
     uris = [sink.uri(file.key) for receipt in receipts for file in receipt.files]
     metadata: dict[str, Any] = {
         "dagster/partition_row_count": rows,

@@ -1,0 +1,194 @@
+import json
+import os
+import subprocess
+import sys
+
+import dagster as dg
+import pytest
+
+from hypaware_pipeline.errors import BadRequest
+from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName
+from hypaware_pipeline.orchestration.build import broken_definitions, build_definitions
+from hypaware_pipeline.orchestration.partitions import daily_partitions, days_of, range_tags
+from hypaware_pipeline.orchestration.runner import Request, run_requests
+from tests.builders import a_cache
+from tests.installations import JSONL, NOW, AnInstallation
+
+LOGS = dg.AssetKey(["feed", "logs"])
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return a_cache(tmp_path / "cache")
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def instance():
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+def run(installation, instance, *days):
+    outcomes = []
+    request = Request(SinkName("feed"), DatasetName("logs"), [Day(day) for day in days])
+    reports = list(run_requests(installation.installation, [request], instance=instance, observer=outcomes.append))
+    return outcomes, reports
+
+
+def statuses(instance, installation, *days):
+    begins = Day("2026-06-04")
+    found = instance.get_status_by_partition(LOGS, list(days), daily_partitions(begins))
+    return [found[day].value if found and found[day] else None for day in days]
+
+
+def test_definitions_show_every_dataset_and_every_sink(cache, home):
+    cache.with_day("2026-06-04").with_day("2026-06-04", dataset="ai_gateway_messages", source="claude")
+    defs = build_definitions(AnInstallation(home, cache.root).installation)
+    dg.Definitions.validate_loadable(defs)
+    keys = {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
+    assert keys == {f"{group}/{name}" for group in ("cache", "archive", "feed") for name in ("ai_gateway_messages", "logs")}
+    assert {job.name for job in defs.resolve_all_job_defs()} >= {"export_archive", "export_feed"}
+
+
+def test_a_sink_takes_only_the_datasets_it_wants(cache, home):
+    cache.with_day("2026-06-04").with_day("2026-06-04", dataset="ai_gateway_messages", source="claude")
+    sinks = {"feed": {**JSONL, "config": {"dir": "out", "datasets": ["ai_*"]}}}
+    defs = build_definitions(AnInstallation(home, cache.root, sinks=sinks).installation)
+    keys = {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys() if key.path[0] == "feed"}
+    assert keys == {"feed/ai_gateway_messages"}
+
+
+def test_a_broken_sink_is_an_asset_that_says_why_and_stops_nothing_else(cache, home):
+    cache.with_day("2026-06-04")
+    sinks = {"feed": {**JSONL, "config": {"dir": "out"}}, "odd": {**JSONL, "config": {"dir": "odd", "colour": "red"}}}
+    defs = build_definitions(AnInstallation(home, cache.root, sinks=sinks).installation)
+    graph = defs.resolve_asset_graph()
+    assert "/sinks/odd/config/colour" in graph.get(dg.AssetKey(["broken", "odd"])).description
+    assert graph.has(LOGS)
+
+
+def test_a_missing_cache_is_an_asset_that_says_so(home, tmp_path):
+    defs = build_definitions(AnInstallation(home, tmp_path / "nowhere").installation)
+    assert str(tmp_path / "nowhere") in defs.resolve_asset_graph().get(dg.AssetKey(["broken", "the_cache"])).description
+
+
+def test_an_unusable_configuration_is_an_asset_that_says_so():
+    defs = broken_definitions(BadRequest("HYP_HOME is 'x', which is not absolute"))
+    assert "HYP_HOME" in defs.resolve_asset_graph().get(dg.AssetKey(["broken", "the_configuration"])).description
+
+
+def test_hostile_dataset_names_are_assets_and_export(cache, home, instance):
+    name = 'it\'s, "ünïcode" & spaces'
+    cache.with_rows(name, [{"timestamp": NOW.replace(day=4), "n": 1}])
+    installation = AnInstallation(home, cache.root)
+    outcomes = []
+    request = Request(SinkName("feed"), DatasetName(name), [Day("2026-06-04")])
+    (report,) = run_requests(installation.installation, [request], instance=instance, observer=outcomes.append)
+    assert report.error is None
+    assert [outcome.status for outcome in outcomes] == ["exported"]
+
+
+def test_a_range_is_one_run_and_every_day_is_materialized_with_its_figures(cache, home, instance):
+    cache.with_day("2026-06-04", rows=2).with_day("2026-06-05", rows=3)
+    installation = AnInstallation(home, cache.root)
+    _, reports = run(installation, instance, "2026-06-04", "2026-06-05")
+    assert len(reports) == len(instance.get_runs()) == 1
+    assert statuses(instance, installation, "2026-06-04", "2026-06-05") == ["MATERIALIZED", "MATERIALIZED"]
+    records = instance.fetch_materializations(LOGS, limit=10).records
+    rows = {
+        record.partition_key: record.asset_materialization.metadata["dagster/partition_row_count"].value for record in records
+    }
+    assert rows == {"2026-06-04": 2, "2026-06-05": 3}
+    assert len(records) == 2, "one event a day: a second, bare one would hide the figures"
+    metadata = records[0].asset_materialization.metadata
+    assert metadata["dagster/uri"].value.startswith("file://")
+    assert metadata["receipt"].value[0]["sink"] == "feed"
+
+
+def test_one_bad_day_of_a_range_is_failed_and_the_others_are_materialized(cache, home, instance):
+    days = ("2026-06-04", "2026-06-05", "2026-06-06", "2026-06-07", "2026-06-08")
+    for day in days:
+        cache.with_day(day)
+    installation = AnInstallation(home, cache.root)
+    obstacle = installation.out() / "logs/day=2026-06-06"
+    obstacle.parent.mkdir(parents=True)
+    obstacle.write_text("")
+    run(installation, instance, *days)
+    assert statuses(instance, installation, *days) == ["MATERIALIZED", "MATERIALIZED", "FAILED", "MATERIALIZED", "MATERIALIZED"]
+    (run_,) = instance.get_runs()
+    assert run_.status is dg.DagsterRunStatus.FAILURE
+
+    obstacle.unlink()
+    run(installation, instance, "2026-06-06")
+    assert statuses(instance, installation, "2026-06-06") == ["MATERIALIZED"]
+
+
+def test_undated_rows_are_exported_with_the_first_partition(cache, home, instance):
+    cache.with_day("2026-06-04").with_day("2026-06-04", rows=2, timestamp=None)
+    installation = AnInstallation(home, cache.root)
+    outcomes, _ = run(installation, instance, "undated")
+    assert {outcome.day: outcome.receipt.exported_rows for outcome in outcomes} == {"2026-06-04": 3, UNDATED: 2}
+    assert "logs/day=__HIVE_DEFAULT_PARTITION__/unknown.jsonl.gz" in installation.objects()
+    assert days_of(["2026-06-04", "2026-06-05"], Day("2026-06-04")) == ["2026-06-04", "2026-06-05", UNDATED]
+
+
+def test_an_empty_day_is_materialized_with_no_rows(cache, home, instance):
+    cache.with_day("2026-06-04").with_day("2026-06-06")
+    installation = AnInstallation(home, cache.root)
+    run(installation, instance, "2026-06-05")
+    assert statuses(instance, installation, "2026-06-05") == ["MATERIALIZED"]
+
+
+def test_a_ledger_that_cannot_be_read_fails_the_run_and_is_named(cache, home, instance):
+    cache.with_day("2026-06-04")
+    installation = AnInstallation(home, cache.root)
+    run(installation, instance, "2026-06-04")
+    installation.installation.state.ledger.write_bytes(b"no database at all" * 100)
+    outcomes, reports = run(installation, instance, "2026-06-10")
+    assert outcomes == []
+    assert "ledger.db" in reports[0].error
+
+
+def test_the_first_day_is_the_earliest_dated_row_and_stays(cache, home):
+    cache.with_day("2026-06-05").with_rows("logs", [{"serviceName": "old", "timestamp": NOW.replace(year=1970)}])
+    installation = AnInstallation(home, cache.root).installation
+    graph = build_definitions(installation).resolve_asset_graph()
+    assert graph.get(LOGS).partitions_def.get_first_partition_key() == "2026-06-05"
+    cache.with_day("2026-06-01")
+    graph = build_definitions(installation).resolve_asset_graph()
+    assert graph.get(LOGS).partitions_def.get_first_partition_key() == "2026-06-05"
+
+
+def test_the_first_day_of_the_config_wins_at_first_load(cache, home):
+    cache.with_day("2026-06-05")
+    installation = AnInstallation(home, cache.root, first_day="2026-06-01").installation
+    graph = build_definitions(installation).resolve_asset_graph()
+    assert graph.get(LOGS).partitions_def.get_first_partition_key() == "2026-06-01"
+
+
+def test_reversed_and_future_ranges_are_refused():
+    partitions = daily_partitions(Day("2026-06-04"))
+    with pytest.raises(BadRequest, match="reversed"):
+        range_tags(partitions, Day("2026-06-06"), Day("2026-06-05"))
+    with pytest.raises(BadRequest, match="no partition 2999-01-01"):
+        range_tags(partitions, Day("2026-06-06"), Day("2999-01-01"))
+
+
+def test_the_code_location_loads_without_heavy_libraries(cache, home):
+    cache.with_day("2026-06-04")
+    installation = AnInstallation(home, cache.root).installation
+    build_definitions(installation)  # the first load chooses the first day, which reads the cache
+    code = (
+        "import json, sys, warnings; warnings.simplefilter('error'); from hypaware_pipeline.definitions import defs; "
+        "graph = defs().resolve_asset_graph(); "
+        "heavy = [name for name in ('pyarrow', 'duckdb', 'pyiceberg', 'boto3', 'pandas', 'dagster_aws') if name in sys.modules]; "
+        "print(json.dumps([len(graph.get_all_asset_keys()), heavy]))"
+    )
+    env = {**os.environ, "HYPAWARE_PIPELINE_CONFIG": str(installation.config.path)}
+    result = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert json.loads(result.stdout) == [3, []]
