@@ -431,6 +431,18 @@ def test_deletions_come_in_commits_of_five_thousand_rows(tmp_path: Path) -> None
     assert (summary["total-delete-files"], summary["total-position-deletes"], summary["total-records"]) == ("3", "11000", "12000")
 
 
+def test_a_flush_and_a_compaction_between_two_commits_of_a_deletion_spoil_nothing(tmp_path: Path) -> None:
+    cache = a_cache(tmp_path).with_rows("logs", log_table(6_000, seed=1))
+
+    def between() -> None:
+        cache.with_day("2026-06-05", rows=2)
+        cache.another_writer().compact("logs", "unknown")
+
+    assert cache.writer.delete("logs", "unknown", pc.field("_hyp_ingest_seq") <= 5_500, on_commit=between) == 5_500
+    assert len(seqs_of(cache)) == 504
+    assert cache.cursor()["rowCount"] == 504
+
+
 def test_a_newer_vector_replaces_the_older_and_spares_the_others(tmp_path: Path) -> None:
     cache = a_cache(tmp_path).with_day("2026-06-01", rows=5).with_day("2026-06-01", rows=5)
     for number in (1, 6, 2, 7, 7):

@@ -14,7 +14,8 @@ Why distinct texts only: the same 4 KB list of tools stands on every row of a co
 import datetime as dt
 import json
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 import pyarrow as pa
@@ -131,54 +132,56 @@ def _variant_array(metadata: bytes, distinct: list[bytes], indices: pa.Array) ->
     return pa.StructArray.from_arrays([shared, values], fields=fields)
 
 
+# Below it is asked for exact types: `json.loads` yields no others, and asking what is a mapping takes longer than encoding it.
+
+
 def _collect_keys(value: Any, keys: set[str]) -> None:
-    if isinstance(value, Mapping):
+    kind = type(value)
+    if kind is dict:
         keys.update(value)
         for item in value.values():
             _collect_keys(item, keys)
-    elif isinstance(value, list | tuple):
+    elif kind is list:
         for item in value:
             _collect_keys(item, keys)
 
 
 def _encode(value: Any, ids: Mapping[str, int]) -> bytes:
-    if isinstance(value, Mapping):
+    kind = type(value)
+    if kind is dict:
         return _encode_object(value, ids)
-    if isinstance(value, list | tuple):
+    if kind is list:
         return _encode_array([_encode(item, ids) for item in value])
-    encoder = _SCALARS.get(type(value))
+    encoder = _SCALARS.get(kind)
     if encoder is None:
-        raise TypeError(f"a JSON column cannot hold {value!r} of type {type(value).__name__}")
+        raise TypeError(f"a JSON column cannot hold {value!r} of type {kind.__name__}")
     return encoder(value)
 
 
-def _encode_object(value: Mapping[str, Any], ids: Mapping[str, int]) -> bytes:
-    # Ids are positions in a sorted dictionary: sorting by id is sorting by key.
-    fields = sorted((ids[key], _encode(item, ids)) for key, item in value.items())
-    body, offsets = _join(data for _, data in fields)
-    id_width = _width(fields[-1][0] if fields else 0)
+def _encode_object(value: dict[str, Any], ids: Mapping[str, int]) -> bytes:
+    # Ids are positions in a sorted dictionary: sorting by key is sorting by id.
+    names = sorted(value)
+    fields = [ids[name] for name in names]
+    body, offsets = _join([_encode(value[name], ids) for name in names])
+    id_width = _width(fields[-1] if fields else 0)
     offset_width = _width(len(body))
     large = len(fields) > _SMALL_CONTAINER
     header = _OBJECT | (offset_width - 1) << 2 | (id_width - 1) << 4 | large << 6
     count = len(fields).to_bytes(4 if large else 1, "little")
-    return bytes([header]) + count + _ints([field_id for field_id, _ in fields], id_width) + _ints(offsets, offset_width) + body
+    return b"".join((bytes((header,)), count, _ints(fields, id_width), _ints(offsets, offset_width), body))
 
 
-def _encode_array(items: Sequence[bytes]) -> bytes:
+def _encode_array(items: list[bytes]) -> bytes:
     body, offsets = _join(items)
     width = _width(len(body))
     large = len(items) > _SMALL_CONTAINER
     header = _ARRAY | (width - 1) << 2 | large << 4
-    return bytes([header]) + len(items).to_bytes(4 if large else 1, "little") + _ints(offsets, width) + body
+    return b"".join((bytes((header,)), len(items).to_bytes(4 if large else 1, "little"), _ints(offsets, width), body))
 
 
-def _join(parts: Iterable[bytes]) -> tuple[bytes, list[int]]:
+def _join(parts: list[bytes]) -> tuple[bytes, list[int]]:
     """The parts in a row, and where each begins, with the end as the last offset."""
-    offsets = [0]
-    kept = list(parts)
-    for part in kept:
-        offsets.append(offsets[-1] + len(part))
-    return b"".join(kept), offsets
+    return b"".join(parts), list(accumulate(map(len, parts), initial=0))
 
 
 def _encode_string(value: str) -> bytes:
@@ -228,7 +231,7 @@ def _utf8(text: str) -> bytes:
 
 def _width(largest: int) -> int:
     """Bytes needed for an unsigned integer, at least one."""
-    return max(1, (largest.bit_length() + 7) // 8)
+    return 1 if largest < 0x100 else (largest.bit_length() + 7) // 8
 
 
 def _ints(values: Sequence[int], width: int) -> bytes:

@@ -124,8 +124,20 @@ class CacheWriter:
         In as many commits as HypAware makes, each of at most 5000 rows; `on_commit` is called after each.
         """
         directory = self._source_directory(dataset, source)
-        with locked(directory, exclusive=False):
-            deleted = self._delete(self._live_table(directory), where, on_commit)
+        deleted, finished = 0, False
+        while not finished:
+            finished = True
+            table = self._live_table(directory)
+            for positions in _in_commits((file, _matching(file, table.schema, where)) for file in table.live_files()):
+                with locked(directory, exclusive=False):
+                    if self._live_table(directory) is not table:
+                        # Compacted meanwhile: the positions are those of a retired generation.
+                        finished = False
+                        break
+                    table.delete(positions)
+                deleted += sum(map(len, positions.values()))
+                if on_commit:
+                    on_commit()
         self._count_again(directory)
         return deleted
 
@@ -145,6 +157,7 @@ class CacheWriter:
         """Write the live rows into a new generation, swap the cursor to it and retire the old one.
 
         Sequence numbers stay, the order of rows does not. With `swap=False` it stops before the swap, as a killed HypAware would.
+        The source is locked throughout: `before_swap` may read it, not write to it.
         """
         directory = self._source_directory(dataset, source)
         with locked(directory, exclusive=True):
@@ -211,15 +224,6 @@ class CacheWriter:
         return file
 
     # --- deleting, in steps -------------------------------------------------------------------------------------------------
-
-    def _delete(self, table: Table, where: pc.Expression, on_commit: Step | None) -> int:
-        deleted = 0
-        for positions in _in_commits((file, _matching(file, table.schema, where)) for file in table.live_files()):
-            table.delete(positions)
-            deleted += sum(map(len, positions.values()))
-            if on_commit:
-                on_commit()
-        return deleted
 
     def _retain(self, dataset: str, source: str, cutoff: dt.datetime, on_commit: Step | None) -> int:
         directory = self._source_directory(dataset, source)
