@@ -1,11 +1,13 @@
 """Parquet, and what both encoders promise alike: types, refusals, bounded row groups, the same bytes however the rows come."""
 
+import datetime as dt
 import gzip
 import io
 import json
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -16,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hypaware_pipeline.datasets import KNOWN_DATASETS
 from hypaware_pipeline.model import SEQ_COLUMN, Column, ColumnType
 from hypaware_pipeline.plugins.contracts import Encoder, RefusedRow
 from hypaware_pipeline.sinks.encoders.jsonl import JsonlEncoder
@@ -146,6 +149,44 @@ def test_zero_rows_make_a_valid_empty_file():
     assert (answer.rows, read(content).metadata.num_rows) == (0, 0)
     assert encode(ParquetEncoder(), [])[1] == content
     assert read(content).schema_arrow.names == SCHEMA.names
+
+
+# --- the rows of real caches -------------------------------------------------------------------------------------------------
+
+DATA = Path(__file__).parent / "data"
+
+
+def as_arrow(value, column_type):
+    """A value of HypAware's own JSON rows as the cache reader would hand it over."""
+    if value is None:
+        return None
+    if column_type is ColumnType.JSON:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if column_type is ColumnType.INT64:
+        return int(value)
+    return dt.datetime.fromisoformat(value) if column_type is ColumnType.TIMESTAMP else value
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*-expected/*/*.jsonl.gz")), ids=lambda path: str(path.relative_to(DATA)))
+def test_real_rows_come_back_value_for_value(path):
+    columns = KNOWN_DATASETS[path.parent.name].columns
+    with gzip.open(path, "rt") as lines:
+        rows = [{column.name: json.loads(line).get(column.name) for column in columns} for line in lines]
+    assert rows
+    types = {column.type: SCHEMA.field(COLUMNS.index(column)).type for column in COLUMNS}
+    batch = pa.RecordBatch.from_pylist(
+        [{column.name: as_arrow(row[column.name], column.type) for column in columns} for row in rows],
+        schema=pa.schema([(column.name, types[column.type]) for column in columns]),
+    )
+    answer, content = encode(JsonlEncoder(), [batch], columns)
+    assert not answer.refused
+    assert [json.loads(line) for line in gzip.decompress(content).splitlines()] == rows
+    answer, content = encode(ParquetEncoder(), [batch], columns)
+    assert not answer.refused
+    written = read(content).read()
+    for column in columns:
+        values = written[column.name].combine_chunks()
+        assert (values.storage if column.type is ColumnType.JSON else values).equals(batch[column.name])
 
 
 # --- row groups --------------------------------------------------------------------------------------------------------------

@@ -49,7 +49,10 @@ class Rows:
     @classmethod
     def of(cls, arrays: Sequence[pa.Array]) -> "Rows":
         """Rows of these arrays, at least one."""
-        return cls(tuple(arrays), np.sum([_value_bytes(array) for array in arrays], axis=0, dtype=np.int64))
+        sizes = np.zeros(len(arrays[0]), np.int64)
+        for array in arrays:
+            sizes += _value_bytes(array)
+        return cls(tuple(arrays), sizes)
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -167,10 +170,11 @@ def _as_declared(array: pa.Array, column: Column) -> pa.Array:
     return array if array.type == wanted else array.cast(wanted)
 
 
-def _value_bytes(array: pa.Array) -> npt.NDArray[np.int64]:
+def _value_bytes(array: pa.Array) -> npt.NDArray[np.int64] | int:
+    """Decoded bytes of each value, or the one number that holds for all."""
     values = distinct_values(array)
     if not pa.types.is_string(values.type):
-        return np.full(len(array), 1 if pa.types.is_boolean(values.type) else values.type.byte_width, np.int64)
+        return 1 if pa.types.is_boolean(values.type) else int(values.type.byte_width)
     lengths = pc.binary_length(values)
     if pa.types.is_dictionary(array.type):
         lengths = lengths.take(array.indices)
