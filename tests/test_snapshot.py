@@ -212,6 +212,11 @@ def test_a_table_nothing_was_committed_to_is_empty(plain_logs: Source) -> None:
         assert len(pin.columns) == 15
 
 
+def test_a_table_without_the_key_of_snapshots_is_empty(plain_logs: Source) -> None:
+    plain_logs.edit_metadata(lambda value: (value.pop("snapshots"), value.pop("current-snapshot-id")))
+    assert plain_logs.pin().files == ()
+
+
 def test_a_source_whose_table_is_not_written_yet_is_empty(plain_logs: Source) -> None:
     shutil.rmtree(plain_logs.table)
     plain_logs.set_cursor(rowCount=0)

@@ -69,15 +69,22 @@ class Cursor:
     compacted_at: dt.datetime | None
 
 
+class CursorMissing(SourceUnreadable):
+    """There are table directories and no cursor. A moment after HypAware created the first of them this is how it looks."""
+
+
 def resolve_root(directory: Path) -> Path:
     """The directory that holds `datasets/`: `directory` itself or its `cache/`.
 
     Raises:
-        CacheMissing: neither holds one.
+        CacheMissing: neither holds one, or nobody may look.
     """
     for candidate in (directory, directory / "cache"):
-        if (candidate / _DATASETS).is_dir():
-            return candidate
+        try:
+            if (candidate / _DATASETS).is_dir():
+                return candidate
+        except OSError as error:
+            raise CacheMissing(f"'{candidate}' cannot be read ({error.strerror}); check its permissions") from None
     raise CacheMissing(
         f"no HypAware cache at '{directory}': neither it nor its 'cache' directory holds '{_DATASETS}/'; "
         "set query.cache.dir to the directory that does, or let HypAware record something first"
@@ -184,7 +191,7 @@ def _partitions(directory: Path, depth: int) -> Iterator[Path]:
 def _without_cursor(location: SourceLocation) -> Cursor:
     if has_metadata(location.directory):
         return Cursor(layout="legacy", table_dir=location.directory, rows=None, retention_cutoff_ms=None, compacted_at=None)
-    raise _bad_cursor(location, "is missing beside table directories")
+    raise CursorMissing(str(_bad_cursor(location, "is missing beside table directories")))
 
 
 def _parse_cursor(location: SourceLocation, value: Mapping[str, Any]) -> Cursor:

@@ -320,7 +320,7 @@ class PinReader:
         try:
             yield from self._scan(source).batches(day)
         except FileNotFoundError as error:
-            gone = f"dataset '{self._pin.dataset.name}', source '{source}', day {day}: '{error.filename or error}' is gone"
+            gone = f"dataset '{self._pin.dataset.name}', source '{source}', day {day}: a file is gone ({error})"
             if self._pin.still_current():
                 raise SourceUnreadable(f"{gone} though its table references it; restore it from a backup") from None
             raise PinLost(f"{gone}: HypAware changed the tables while they were read; pin again") from None

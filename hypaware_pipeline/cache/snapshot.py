@@ -20,7 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hypaware_pipeline.cache.layout import CURSOR_FILE, Cursor, SourceLocation, has_generations, has_metadata, read_cursor
+from hypaware_pipeline.cache.layout import (
+    CURSOR_FILE,
+    Cursor,
+    CursorMissing,
+    SourceLocation,
+    has_generations,
+    has_metadata,
+    read_cursor,
+)
 from hypaware_pipeline.cache.manifests import (
     Entry,
     ManifestMemory,
@@ -199,9 +207,12 @@ def source_version(location: SourceLocation) -> SourceVersion:
 
 def _wait_for_cursor(location: SourceLocation, sleep: Callable[[float], None]) -> None:
     for _ in range(_ATTEMPTS):
-        if (location.directory / CURSOR_FILE).exists() or has_metadata(location.directory):
+        try:
+            read_cursor(location)
+        except CursorMissing:
+            sleep(_CURSOR_WAIT_SECONDS)
+        else:
             return
-        sleep(_CURSOR_WAIT_SECONDS)
 
 
 def _version_of(cursor: Cursor) -> SourceVersion:
@@ -283,9 +294,15 @@ def _files_of(
     return _live_files(location, paths, read_entries(paths, refs, memory))
 
 
+def _snapshots(metadata: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """All snapshots; a table nothing was committed to need not have the key."""
+    snapshots: Iterable[Mapping[str, Any]] = metadata.get("snapshots", ())
+    return snapshots
+
+
 def _removals(metadata: Mapping[str, Any]) -> Iterator[dt.datetime]:
     """When the snapshots that removed rows were made. A `replace` moves rows between files and removes none."""
-    for snapshot in metadata["snapshots"]:
+    for snapshot in _snapshots(metadata):
         summary = snapshot.get("summary", {})
         removed = any(int(summary.get(key, 0)) for key in _REMOVAL_COUNTS)
         if removed and summary.get("operation") != "replace":
@@ -305,8 +322,7 @@ def _current_snapshot(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
     # Some writers say -1 for a table nothing was committed to.
     if current is None or current == -1:
         return None
-    snapshots: list[Mapping[str, Any]] = metadata["snapshots"]
-    snapshot = next((snapshot for snapshot in snapshots if snapshot["snapshot-id"] == current), None)
+    snapshot = next((snapshot for snapshot in _snapshots(metadata) if snapshot["snapshot-id"] == current), None)
     if snapshot is None:
         raise ValueError(f"current-snapshot-id {current!r} is not among its snapshots")
     return snapshot
