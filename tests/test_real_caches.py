@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
+
 from tests.installations import AnInstallation
 
 DATA = Path(__file__).parent / "data"
