@@ -306,6 +306,17 @@ def test_an_unchanged_cache_is_judged_without_reading_a_data_file(lived: Copy, m
     assert len(read) == 3
 
 
+def test_the_index_of_a_source_that_left_the_cache_is_forgotten(basic: Copy) -> None:
+    basic.pin(LOGS)
+    before = basic.pin(MESSAGES)
+    assert len(list(basic.index.glob("*/*/*/days"))) == 3
+    shutil.rmtree(basic.source(MESSAGES, CODEX))
+    basic.pin(MESSAGES)
+    assert len(list(basic.index.glob("*/*/*/days"))) == 2
+    shutil.copytree(DATA / "basic" / "datasets" / MESSAGES / "source=codex", basic.source(MESSAGES, CODEX))
+    assert fingerprints(basic.pin(MESSAGES)) == fingerprints(before)
+
+
 def test_an_index_directory_that_cannot_be_written_costs_time_only(lived: Copy) -> None:
     lived.index.write_text("a file where the directory should be")
     pin = lived.pin()
@@ -434,7 +445,7 @@ def test_a_data_file_deleted_under_a_pin_is_damage_when_nothing_else_changed(liv
     day = Day("2026-06-04")
     with (
         pin.read([day], spill_dir=lived.spill, memory_bytes=MEMORY_BYTES) as rows,
-        pytest.raises(SourceUnreadable, match="is gone .* though its table references it"),
+        pytest.raises(SourceUnreadable, match=r"is gone .* though its table references it"),
     ):
         list(rows.batches(day, UNKNOWN))
 

@@ -9,6 +9,7 @@ does not match its checksum is not there.
 
 import logging
 import os
+import shutil
 import tempfile
 from collections.abc import Collection
 from hashlib import blake2b
@@ -47,12 +48,18 @@ def write(path: Path, file_format: str, content: bytes) -> None:
 
 
 def keep_only(directory: Path, names: Collection[str]) -> None:
-    """Remove the index files of a directory that are not among `names`."""
+    """Remove what lies in a directory of the index and is not among `names`."""
     try:
         for entry in directory.iterdir():
             # Temporary files belong to a writer that may still be at work.
-            if entry.name not in names and not entry.name.startswith("."):
+            if entry.name in names or entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
                 entry.unlink(missing_ok=True)
+    except FileNotFoundError:
+        return
     except OSError as error:
         _LOG.warning("row index directory '%s' was not tidied (%s)", directory, error.strerror)
 

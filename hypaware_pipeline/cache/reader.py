@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from hypaware_pipeline.cache import index_files
 from hypaware_pipeline.cache.index import MANIFESTS_FILE, DayTotal, SourceIndex, index_source
 from hypaware_pipeline.cache.layout import SourceLocation, dataset_names, resolve_root, source_locations
 from hypaware_pipeline.cache.manifests import ManifestMemory
@@ -142,6 +143,10 @@ class Cache:
                 pins[location.source] = pin_source(location, ManifestMemory(directory / MANIFESTS_FILE))
             except SourceUnreadable as error:
                 unreadable[location.source] = str(error)
+        if locations:
+            # With no source at all the disk may just not be mounted.
+            known = {self._source_dir(location).name for location in locations}
+            index_files.keep_only(self._index_dir / _digest(name), known)
         dataset = resolve_dataset(name, (column for pin in pins.values() for column in pin.columns))
         recipe = Recipe.of(dataset)
         return DatasetPin(
