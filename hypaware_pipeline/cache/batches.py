@@ -8,7 +8,7 @@ Why a dictionary wins over a plain column when two batches differ: written out i
 thousand rows would be 400 MB.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -18,16 +18,23 @@ _SMALL_DICTIONARY_BYTES = 16 * 1024
 """A dictionary of so few bytes is not worth looking at, if the rows are several times as many as its entries."""
 
 
-def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch with all rows, in order. The batches agree in their columns, not in how these are encoded."""
-    if len(batches) == 1:
-        return batches[0]
+def concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch with all rows, in order. The batches agree in their columns, not in how these are encoded.
+
+    The list is emptied, and memory given back column by column: the rows are never held twice.
+    """
     names = batches[0].schema.names
-    columns = [_concat_arrays([batch.column(at) for batch in batches]) for at in range(len(names))]
-    return pa.RecordBatch.from_arrays(columns, names=names)
+    columns = [[batch.column(at) for batch in batches] for at in range(len(names))]
+    batches.clear()
+    joined = []
+    while columns:
+        joined.append(_concat_arrays(columns.pop()))
+    return pa.RecordBatch.from_arrays(joined[::-1], names=names)
 
 
 def _concat_arrays(arrays: list[pa.Array]) -> pa.Array:
+    if len(arrays) == 1:
+        return arrays[0]
     if any(pa.types.is_dictionary(array.type) for array in arrays):
         arrays = [array if pa.types.is_dictionary(array.type) else array.dictionary_encode() for array in arrays]
     return pa.concat_arrays(arrays)

@@ -38,6 +38,7 @@ _READ_BYTES = 16 * 1024 * 1024
 _FIRST_READ_ROWS = 1024
 _MOST_READ_ROWS = 4096
 _PAGE_BUFFER_BYTES = 64 * 1024
+_SMALL_CHUNK_BYTES = 1024 * 1024
 _UNSHREDDED_GROUP_ROWS = 4096  # DuckDB holds a row group in memory until it is full
 
 
@@ -265,15 +266,24 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def _dictionary_columns(parquet: pq.ParquetFile) -> list[str]:
-    """Flat text columns that the file itself keeps as dictionaries, at least at first."""
-    if not parquet.num_row_groups:
-        return []
+    """Flat text columns to read as dictionaries: those whose every chunk is one, or is small.
+
+    Where a writer began a large chunk with a dictionary and then gave it up, the reader would go on collecting distinct values until the
+    chunk ends. The footer cannot tell such a chunk from one that kept to its dictionary unless no page is plain.
+    """
     text = {
         field.name for field in parquet.schema_arrow if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
     }
-    group = parquet.metadata.row_group(0)
-    chunks = (group.column(at) for at in range(group.num_columns))
-    return [chunk.path_in_schema for chunk in chunks if chunk.path_in_schema in text and chunk.has_dictionary_page]
+    groups = [parquet.metadata.row_group(at) for at in range(parquet.num_row_groups)]
+    paths = {parquet.schema.column(at).path: at for at in range(len(parquet.schema))}
+    return [path for path, at in paths.items() if path in text and all(_keeps_dictionary(group.column(at)) for group in groups)]
+
+
+def _keeps_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
+    if not chunk.has_dictionary_page:
+        return False
+    small = chunk.total_uncompressed_size <= _SMALL_CHUNK_BYTES + 2 * chunk.num_values
+    return small or "PLAIN" not in chunk.encodings
 
 
 def _unshred(source: Path, target: Path, columns: list[str], shredded: list[str], connection: duckdb.DuckDBPyConnection) -> None:

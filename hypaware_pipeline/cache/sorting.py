@@ -84,10 +84,8 @@ class Sorter:
     def _sorted_collection(self, block_bytes: int) -> Iterator[pa.RecordBatch]:
         if not self._collected:
             return
-        batch = concat(self._collected)
-        self._collected.clear()
         self._collected_bytes = 0
-        yield from _sorted(batch, block_bytes)
+        yield from _sorted(concat(self._collected), block_bytes)
 
     def _put_aside(self, blocks: Iterable[pa.RecordBatch]) -> None:
         run = self._directory / f"run-{self._runs_written}"
@@ -174,7 +172,7 @@ def _even(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for block in blocks:
         if waiting and (waiting_bytes + block.nbytes > _OUTPUT_BYTES or waiting_rows + block.num_rows > _OUTPUT_ROWS):
             yield compact(concat(waiting))
-            waiting, waiting_bytes, waiting_rows = [], 0, 0
+            waiting_bytes = waiting_rows = 0
         waiting.append(block)
         waiting_bytes += block.nbytes
         waiting_rows += block.num_rows

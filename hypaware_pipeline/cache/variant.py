@@ -126,6 +126,7 @@ def _spread(texts: pa.Array, problems: Mapping[int, str], codes: np.ndarray) -> 
     by_row = {int(row): reason for code, reason in problems.items() for row in np.flatnonzero(codes == code)}
     if len(texts) * 2 > len(codes):
         return Texts(texts.take(indices), by_row)
+    texts = pa.concat_arrays([texts, pa.array([], pa.string())])  # its own memory: a slice would keep the whole batch's texts
     if texts.null_count:  # a dictionary without nulls in it, so that nulls are counted in one place only
         indices = pc.if_else(texts.is_valid().take(indices), indices, pa.scalar(None, pa.int32()))
         texts = texts.fill_null("")
