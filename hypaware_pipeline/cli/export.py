@@ -9,8 +9,8 @@ from pathlib import Path
 from hypaware_pipeline.cli.reporting import Report
 from hypaware_pipeline.config import SinkConfig, find_config_path
 from hypaware_pipeline.errors import BadRequest
+from hypaware_pipeline.export.beginnings import beginnings
 from hypaware_pipeline.export.driver import DayOutcome
-from hypaware_pipeline.export.first_day import first_day
 from hypaware_pipeline.export.installation import Installation, build_sink
 from hypaware_pipeline.export.plan import PlannedDay
 from hypaware_pipeline.export.survey import DatasetPlan, survey
@@ -106,13 +106,13 @@ def export_due(
     selection.check_today(day_of(installation.clock().date()))
     sinks = selection.of_sinks(installation)
     datasets = selection.of_datasets(installation.cache().dataset_names())
-    begins = first_day(installation)
+    begins = beginnings(installation)
     if begins.note:
         report.note(begins.note)
     with installation.open_ledger() as ledger:
         plans = list(survey(installation, ledger, sinks=sinks, datasets=datasets, every=selection.every))
     _report_what_cannot_be(installation, selection, plans, report)
-    due = [entry for plan in plans for entry in _due(plan, selection, begins.day, report)]
+    due = [entry for plan in plans for entry in _due(plan, selection, begins.first_day, report)]
     if dry_run:
         report.planned(due)
         return report.exit_code

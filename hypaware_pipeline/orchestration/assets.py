@@ -40,8 +40,9 @@ def sink_asset(
     kinds: Sequence[str],
     description: str,
     partitions: dg.PartitionsDefinition,
+    first_seen: str | None,
 ) -> dg.AssetsDefinition:
-    """The copy of one dataset at one sink."""
+    """The copy of one dataset at one sink. `first_seen` is the UTC day the sink was first seen, if that is known."""
 
     def export(rows: CacheSlice) -> CacheSlice:
         return rows
@@ -59,7 +60,7 @@ def sink_asset(
             kinds=set(kinds),
             pool=f"sink_{sink_slug}",
             description=description,
-            metadata={"dataset": dataset, "sink": sink},
+            metadata={"dataset": dataset, "sink": sink, **({"first_seen": first_seen} if first_seen else {})},
         )(export)
 
 

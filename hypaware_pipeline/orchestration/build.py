@@ -15,7 +15,7 @@ import dagster as dg
 from hypaware_pipeline.config import SinkConfig
 from hypaware_pipeline.config.names import distinct_slug, slug
 from hypaware_pipeline.errors import CacheError, ConfigErrors, PipelineError
-from hypaware_pipeline.export.first_day import first_day
+from hypaware_pipeline.export.beginnings import Beginnings, beginnings
 from hypaware_pipeline.export.installation import Installation
 from hypaware_pipeline.model import DatasetName, Day
 from hypaware_pipeline.orchestration.assets import CACHE_IO_MANAGER, broken_asset, cache_asset, io_manager_key, sink_asset
@@ -33,19 +33,19 @@ def build_definitions(installation: Installation, *, observer: Observer | None =
         observer: Told of every exported day, in the process of the run.
     """
     config = installation.config
-    begins = first_day(installation)
-    partitions = daily_partitions(begins.day)
+    begins = beginnings(installation)
+    partitions = daily_partitions(begins.first_day)
     datasets, cache_error = _datasets(installation)
     observe = dg.ResourceDefinition.hardcoded_resource(observer or _nobody)
-    parts = [_cache_definitions(installation, datasets, begins.day, partitions)]
-    parts += [_sink_definitions(installation, sink, datasets, begins.day, partitions, observe) for sink in config.sinks.values()]
+    parts = [_cache_definitions(installation, datasets, begins.first_day, partitions)]
+    parts += [_sink_definitions(installation, sink, datasets, begins, partitions, observe) for sink in config.sinks.values()]
     broken = [
         broken_asset(distinct_slug(name), f"Sink `{name}` cannot be built.", "\n".join(f"- {error}" for error in errors))
         for name, errors in config.broken_sinks.items()
     ]
     if cache_error is not None:
         broken.append(broken_asset("the_cache", "The cache cannot be read.", cache_error))
-    notes = {"first_day": begins.day, "config": str(config.path), **({"note": begins.note} if begins.note else {})}
+    notes = {"first_day": begins.first_day, "config": str(config.path), **({"note": begins.note} if begins.note else {})}
     common = dg.Definitions(assets=broken, executor=dg.in_process_executor, metadata=notes)
     return dg.Definitions.merge(*parts, common)
 
@@ -97,7 +97,7 @@ def _sink_definitions(
     installation: Installation,
     sink: SinkConfig,
     datasets: dict[str, DatasetName],
-    begins: Day,
+    begins: Beginnings,
     partitions: dg.PartitionsDefinition,
     observe: dg.ResourceDefinition,
 ) -> dg.Definitions:
@@ -108,7 +108,7 @@ def _sink_definitions(
         prefix=sink.prefix,
         destination=destination_digest(sink),
         ledger=str(Path(installation.state.ledger)),
-        first_day=begins,
+        first_day=begins.first_day,
         encoder=EncoderResource(plugin=sink.writer, settings=dict(sink.writer_settings)),
         blob_store=BlobStoreResource(plugin=sink.destination, settings=dict(sink.destination_settings)),
         observer=observe,
@@ -122,6 +122,7 @@ def _sink_definitions(
             kinds=_kinds(sink),
             description=_description(sink, name),
             partitions=partitions,
+            first_seen=begins.sink_starts.get(sink.name),
         )
         for key, name in taken.items()
     ]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import dagster as dg
 
 from hypaware_pipeline.config.names import distinct_slug
+from hypaware_pipeline.export.beginnings import beginnings
 from hypaware_pipeline.export.driver import DayOutcome
-from hypaware_pipeline.export.first_day import first_day
 from hypaware_pipeline.export.installation import Installation
 from hypaware_pipeline.export.plan import contiguous_ranges
 from hypaware_pipeline.model import DatasetName, Day, SinkName
@@ -57,7 +57,7 @@ def run_requests(
     """
     counted = _Counting(observer)
     defs = build_definitions(installation, observer=counted)
-    begins = first_day(installation).day
+    begins = beginnings(installation).first_day
     partitions = daily_partitions(begins)
     keys = [Day(key) for key in partitions.get_partition_keys()]
     for request in requests:

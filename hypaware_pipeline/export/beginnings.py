@@ -1,0 +1,102 @@
+"""Where partitions and sinks begin: chosen once, stored, and moved only by command.
+
+Why the first day is not simply the oldest row of the moment: Dagster's history belongs to a partitions definition, and one that
+begins elsewhere tomorrow loses it. Retention moves the oldest row every day.
+
+Why the floor bounds it: a single row dated 1970 would make 20,000 partitions.
+
+Why a sink's start is stored when it is first seen: what a schedule asks of a new sink must not depend on when somebody looks.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hypaware_pipeline.errors import BadRequest, CacheError, LedgerError, StateUnusable
+from hypaware_pipeline.export.installation import Installation
+from hypaware_pipeline.ledger import Ledger
+from hypaware_pipeline.model import Day, SinkName, day_of
+
+
+@dataclass(frozen=True, slots=True)
+class Beginnings:
+    """Where things begin.
+
+    Attributes:
+        first_day: The first partition.
+        note: What a person should know about it; None when nothing.
+        sink_starts: The UTC day each sink was first seen; empty when the ledger cannot be read.
+    """
+
+    first_day: Day
+    note: str | None = None
+    sink_starts: Mapping[SinkName, Day] = field(default_factory=dict)
+
+
+def beginnings(installation: Installation) -> Beginnings:
+    """What is stored, or is chosen now.
+
+    Never raises for a ledger or cache that cannot be read: definitions must load.
+    """
+    try:
+        with installation.open_ledger() as ledger:
+            starts = {name: ledger.sink_start(name, _today(installation)) for name in installation.config.sinks}
+            return _stored_or_chosen(installation, ledger, starts)
+    except (LedgerError, StateUnusable) as error:
+        day, _ = _candidate(installation)
+        return Beginnings(day or _today(installation), note=f"the first day could not be looked up: {error}")
+
+
+def move_first_day(installation: Installation, ledger: Ledger, day: Day) -> None:
+    """Move the first partition to another day.
+
+    Raises:
+        BadRequest: the day lies before the floor or in the future.
+        LedgerError: the ledger did not take it.
+    """
+    floor, today = installation.config.floor_day, _today(installation)
+    if not floor <= day <= today:
+        raise BadRequest(f"the first day must lie between {floor} (the floor_day) and {today}, not at {day}")
+    ledger.move_first_day(day)
+
+
+def _stored_or_chosen(installation: Installation, ledger: Ledger, starts: Mapping[SinkName, Day]) -> Beginnings:
+    day = ledger.first_day()
+    if day is None:
+        candidate, how = _candidate(installation)
+        if candidate is None:
+            return Beginnings(_today(installation), _nothing_to_choose_by(installation), starts)
+        day = ledger.choose_first_day(candidate, how)
+    wanted = _wanted(installation)
+    if wanted is not None and wanted != day:
+        note = (
+            f"first_day is {wanted} in the config, but {day} was chosen before; `hypaware-pipeline first-day {wanted}` moves it"
+        )
+        return Beginnings(day, note, starts)
+    return Beginnings(day, sink_starts=starts)
+
+
+def _candidate(installation: Installation) -> tuple[Day | None, str]:
+    wanted = _wanted(installation)
+    if wanted is not None:
+        return (wanted, "config") if wanted <= _today(installation) else (None, "")
+    try:
+        return installation.cache().earliest_day(), "earliest row"
+    except CacheError:
+        return None, ""
+
+
+def _wanted(installation: Installation) -> Day | None:
+    """The day the config names. Rows before the floor have no day, so partitions there would stay empty."""
+    config = installation.config
+    return None if config.first_day is None else max(config.first_day, config.floor_day)
+
+
+def _nothing_to_choose_by(installation: Installation) -> str:
+    if installation.config.first_day is not None:
+        return f"first_day {installation.config.first_day} of the config lies in the future; until then partitions begin today"
+    return "the cache holds no dated row yet; partitions begin today"
+
+
+def _today(installation: Installation) -> Day:
+    return day_of(installation.clock().astimezone(dt.UTC).date())
