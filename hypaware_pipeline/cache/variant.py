@@ -4,7 +4,7 @@ Why each distinct value once: a 4 KB tool list repeats on every row of a convers
 than decoding them.
 
 Why DuckDB and then Python: DuckDB decodes in C, tells damaged bytes apart, and prints what JavaScript prints except in a few
-forms. Values whose bytes or text may hold one of those forms are rendered again, exactly, by `variant_value`. A needless second
+forms. Values whose text may hold one of those forms are rendered again, exactly, by `variant_value`. A needless second
 rendering costs time only, so the patterns below may match too much and never too little.
 
 Why some values never reach DuckDB: it reserves memory for as many elements as a large array claims to have before it looks
@@ -32,12 +32,6 @@ _CHUNK_ROWS = 2048
 _PIECE_FOR_PYTHON = 32
 """A failing piece of so few values goes to Python, which names the damage of each: as quick as another query."""
 
-_SUSPICIOUS_BYTES = (
-    # a large array that claims 2^22 elements or more (header, then a 4-byte count)
-    r"[\x13\x17\x1b\x1f][\x00-\xff]{2}(?:[\x40-\xff][\x00-\xff]|[\x00-\xff][\x01-\xff])"
-    # binary below 32 MB (header, then a 4-byte length): DuckDB prints it as escaped text
-    r"|\x3c[\x00-\xff]{3}[\x00\x01]"
-)
 _NUMBER = r"(?:^|[\[:,])-?"
 _END = r"(?:[,\]}]|$)"
 _TEXT_FOR_PYTHON = (
@@ -138,9 +132,7 @@ def _texts_of(
 ) -> tuple[pa.Array, dict[int, str]]:
     """The JSON text of each value, null where it is the VARIANT null or damaged; and what the damage is."""
     problems: dict[int, str] = {}
-    for_python = _flags(value, _SUSPICIOUS_BYTES)
-    suspects = np.flatnonzero(for_python)
-    for_python[suspects] = not_for_bulk(value.take(pa.array(suspects)))
+    for_python = not_for_bulk(value)
     bulk = np.flatnonzero(~for_python)
     bulk_texts = _bulk(metadata.take(pa.array(bulk)), value.take(pa.array(bulk)), connection)
     # DuckDB says null for what Python is to judge: damaged pieces.

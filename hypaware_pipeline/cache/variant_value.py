@@ -52,7 +52,7 @@ def render(metadata: bytes, value: bytes) -> str:
             pieces.append(item)
             continue
         visits += 1
-        if visits > len(value):
+        if visits > max(len(value), 1):
             raise VariantError("values overlap")
         kind = _take(value, item, 1)[0] & 0b11
         if kind == _OBJECT:

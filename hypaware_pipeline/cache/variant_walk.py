@@ -24,6 +24,8 @@ def not_for_bulk(values: pa.Array) -> npt.NDArray[np.bool_]:
     Args:
         values: Binary array without nulls.
     """
+    if not len(values):
+        return np.zeros(0, dtype=bool)
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
     # A few spare bytes let every read of a count or an offset run past the last value without a check of its own.
     data = np.append(np.frombuffer(values.buffers()[2] or b"", np.uint8)[: offsets[-1]], np.zeros(8, np.uint8))
