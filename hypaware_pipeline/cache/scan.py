@@ -102,7 +102,7 @@ class Scan:
         pa.default_memory_pool().release_unused()
 
     def batches(self, day: Day) -> Iterator[pa.RecordBatch]:
-        """The rows of a day, sorted by lookup key, sequence, natural key and place; nulls last. Each day can be asked for once.
+        """The rows of a day, sorted by lookup key, sequence, natural key and place; nulls last. Each day once.
 
         Batches carry the dataset's columns in order (text plain or dictionary-encoded), then the sequence, then the problem: why a
         row could not be read whole, else null.
@@ -268,8 +268,8 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 def _dictionary_columns(parquet: pq.ParquetFile) -> list[str]:
     """Flat text columns to read as dictionaries: those whose every chunk is one, or is small.
 
-    Where a writer began a large chunk with a dictionary and then gave it up, the reader would go on collecting distinct values until the
-    chunk ends. The footer cannot tell such a chunk from one that kept to its dictionary unless no page is plain.
+    Where a writer began a large chunk with a dictionary and then gave it up, the reader would go on collecting distinct values
+    until the chunk ends. The footer cannot tell such a chunk from one that kept to its dictionary unless no page is plain.
     """
     text = {
         field.name for field in parquet.schema_arrow if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
