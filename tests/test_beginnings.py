@@ -57,11 +57,6 @@ def test_a_first_day_in_the_future_is_not_stored(cache, home):
     assert "lies in the future" in begins.note
 
 
-def test_a_first_day_before_the_floor_is_the_floor(cache, home):
-    cache.with_day("2026-06-05")
-    assert beginnings(AnInstallation(home, cache.root, first_day="1999-01-01").installation).first_day == "2023-01-01"
-
-
 def test_moving_the_first_day_is_bounded_by_floor_and_today(cache, home):
     cache.with_day("2026-06-05")
     installation = AnInstallation(home, cache.root).installation

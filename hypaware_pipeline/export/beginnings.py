@@ -67,7 +67,7 @@ def _stored_or_chosen(installation: Installation, ledger: Ledger, starts: Mappin
         if candidate is None:
             return Beginnings(_today(installation), _nothing_to_choose_by(installation), starts)
         day = ledger.choose_first_day(candidate, how)
-    wanted = _wanted(installation)
+    wanted = installation.config.first_day
     if wanted is not None and wanted != day:
         note = (
             f"first_day is {wanted} in the config, but {day} was chosen before; `hypaware-pipeline first-day {wanted}` moves it"
@@ -77,19 +77,13 @@ def _stored_or_chosen(installation: Installation, ledger: Ledger, starts: Mappin
 
 
 def _candidate(installation: Installation) -> tuple[Day | None, str]:
-    wanted = _wanted(installation)
+    wanted = installation.config.first_day
     if wanted is not None:
         return (wanted, "config") if wanted <= _today(installation) else (None, "")
     try:
         return installation.cache().earliest_day(), "earliest row"
     except CacheError:
         return None, ""
-
-
-def _wanted(installation: Installation) -> Day | None:
-    """The day the config names. Rows before the floor have no day, so partitions there would stay empty."""
-    config = installation.config
-    return None if config.first_day is None else max(config.first_day, config.floor_day)
 
 
 def _nothing_to_choose_by(installation: Installation) -> str:

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hypaware_pipeline.errors import BalanceBroken, CacheError, PinLost, PipelineError, SinkHalted
+from hypaware_pipeline.errors import BalanceBroken, CacheError, PinLost, PipelineError, SinkHalted, SourceUnreadable
 from hypaware_pipeline.export.parking import RowSieve, name_rows
 from hypaware_pipeline.export.plan import Standing, keep_reason
 from hypaware_pipeline.export.slices import SCAN_MEMORY_BYTES, CacheSlice
@@ -145,15 +145,22 @@ class Exporter:
         standing = self._standing(summary)
         if standing is not None and keep_reason(summary, _as_planned(standing), now=self.clock()) is not None:
             return self._outcome(summary, "kept", standing, _unreadable_message(summary), started)
-        if summary.rows == 0 and standing is None:
-            status: Literal["partial", "exported"] = "partial" if summary.unreadable else "exported"
-            return self._outcome(summary, status, None, _unreadable_message(summary), started)
         written: list[ExportedFile] = []
+        broken: dict[SourceName, str] = {}
         parked = _Parked()
         for source in sorted(summary.rows_by_source):
-            file = self._export_source(opened, summary, source, parked)
+            try:
+                file = self._export_source(opened, summary, source, parked)
+            except SourceUnreadable as error:
+                broken[source] = str(error)
+                continue
             if file is not None:
                 written.append(file)
+        if broken:
+            summary = opened.pin.without(day, broken)
+        status: Literal["partial", "exported"] = "partial" if summary.unreadable else "exported"
+        if summary.rows == 0 and standing is None:
+            return self._outcome(summary, status, None, _unreadable_message(summary), started)
         readable = opened.pin.sources - summary.unreadable.keys()
         carried = [file for file in (standing.files if standing else ()) if file.source not in readable]
         receipt = Receipt(
@@ -172,9 +179,7 @@ class Exporter:
             seconds=round(time.monotonic() - started, 3),
         )
         self._confirm(receipt, standing)
-        return self._outcome(
-            summary, "partial" if summary.unreadable else "exported", receipt, _unreadable_message(summary), started
-        )
+        return self._outcome(summary, status, receipt, _unreadable_message(summary), started)
 
     def _standing(self, summary: PartitionSummary) -> Receipt | None:
         """What lies at the destination: the ledger's word when it speaks of this destination, else the receipt found there."""

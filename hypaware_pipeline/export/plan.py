@@ -12,10 +12,10 @@ another copy, and nothing of it exists yet.
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hypaware_pipeline.model import UNDATED, DatasetName, Day, Fingerprint, PartitionSummary, SinkName
+from hypaware_pipeline.model import UNDATED, DatasetName, Day, Fingerprint, PartitionSummary, SinkName, SourceName
 
 REMOVAL_SETTLES_AFTER = dt.timedelta(minutes=15)
 """How long a table must have been left alone by deletions before a day that lost rows is written anew. A whole retention pass
@@ -50,13 +50,14 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class PlannedDay:
-    """One day of one (sink, dataset), with what there is to do and why."""
+    """One day of one (sink, dataset), with what there is to do and why; `unreadable` as in `PartitionSummary`."""
 
     sink: SinkName
     dataset: DatasetName
     day: Day
     rows: int
     reason: Reason
+    unreadable: Mapping[SourceName, str] = field(default_factory=dict)
 
     @property
     def due(self) -> bool:
@@ -89,7 +90,7 @@ def plan_days(
     for day in sorted({*summaries, *standing}, key=_order):
         summary = summaries[day]
         reason = _judge(summary, standing.get(day), destination, now=now, every=every)
-        planned.append(PlannedDay(sink, dataset, day, summary.rows, reason))
+        planned.append(PlannedDay(sink, dataset, day, summary.rows, reason, summary.unreadable))
     return tuple(planned)
 
 

@@ -1,25 +1,31 @@
 """What is due now at every sink: each dataset is pinned once, and every sink that takes it is planned from that pin."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from hypaware_pipeline.config import SinkConfig
 from hypaware_pipeline.errors import CacheError
 from hypaware_pipeline.export.installation import Installation
 from hypaware_pipeline.export.plan import PlannedDay, Standing, plan_days
 from hypaware_pipeline.ledger import Ledger
-from hypaware_pipeline.model import DatasetName, Day, SinkName
+from hypaware_pipeline.model import DatasetName, Day, SinkName, SourceName
 from hypaware_pipeline.plugins.registry import destination_digest
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetPlan:
-    """The plan of one (sink, dataset); `error` says why there is none."""
+    """The plan of one (sink, dataset).
+
+    Attributes:
+        error: Why there is none.
+        unreadable: Sources of which nothing can be said, with the reason; no day of theirs need be in the plan.
+    """
 
     sink: SinkName
     dataset: DatasetName
     days: Sequence[PlannedDay]
     error: str | None = None
+    unreadable: Mapping[SourceName, str] = field(default_factory=dict)
 
 
 def survey(
@@ -60,7 +66,7 @@ def survey(
                 now=installation.clock(),
                 every=every,
             )
-            yield DatasetPlan(sink.name, dataset, days)
+            yield DatasetPlan(sink.name, dataset, days, unreadable=pin.unreadable)
 
 
 def _standing(ledger: Ledger, sink: SinkName) -> dict[DatasetName, dict[Day, Standing]]:
