@@ -92,6 +92,7 @@ class Sorter:
         self._runs_written += 1
         spill.append(run, blocks)
         self._runs.append(run)
+        pa.default_memory_pool().release_unused()  # the allocator would keep the run's memory for the next one, in other sizes
 
     def _merge_down_to(self, most: int) -> None:
         """Merge the oldest runs into one until so few are left that one block of each fits into memory."""
