@@ -104,8 +104,8 @@ class Scan:
     def batches(self, day: Day) -> Iterator[pa.RecordBatch]:
         """The rows of a day, sorted by lookup key, sequence, natural key and place; nulls last. Each day once.
 
-        Batches carry the dataset's columns in order (text plain or dictionary-encoded), then the sequence, then the problem: why a
-        row could not be read whole, else null.
+        Batches carry the dataset's columns in order (text plain or dictionary-encoded), then the sequence, then the problem: why
+        a row could not be read whole, else null.
 
         Raises:
             FileNotFoundError: a data file is gone.
