@@ -20,8 +20,8 @@ _CHUNK_ROWS = 20_000
 _DAY_MICROS = 86_400_000_000
 
 
-def fill_conversations(cache: str, *, rows: int, text_bytes: int, one_file: bool, rows_per_file: int = 350) -> None:
-    """One day of conversations: 20 sessions per 20,000 rows, in files of a flush's size; or one session, compacted into one file."""
+def fill_conversations(cache: str, *, rows: int, text_bytes: int, one_file: bool = False, rows_per_file: int = 350) -> None:
+    """One day of conversations: 20 sessions per 20,000 rows in files of a flush's size, or one session compacted into a file."""
     writer = _writer(cache)
     for chunk, count in enumerate(_chunks(rows)):
         table = _shuffled(conversation_table(count, seed=chunk, sessions=20, text_bytes=text_bytes))
