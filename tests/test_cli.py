@@ -106,6 +106,27 @@ def test_days_that_could_not_be_exported_make_exit_code_1_and_are_named(run, con
     assert out.splitlines()[1].split()[:3] == ["feed", "logs", "1"]
 
 
+def test_a_dataset_whose_only_source_cannot_be_read_is_said_although_its_days_are_unknown(run, config, cache):
+    """It was `nothing was due`, exit code 0: a cache that could not be read looked like one without rows."""
+    cache.with_day("2026-06-05")
+    (cache.source_directory() / "cursor.json").write_text("{")
+    code, _, err = run("export", "feed", "--config", str(config))
+    assert code == 1
+    assert "not exported: feed/logs: source 'unknown' could not be read" in err
+
+
+def test_a_source_that_still_cannot_be_read_is_said_by_every_export(run, config, cache):
+    """Only the first export said it; the ones after it were exit code 0 with rows missing."""
+    cache.with_day("2026-06-05", source="a").with_day("2026-06-05", source="b")
+    (cache.source_directory("logs", "b") / "cursor.json").write_text("{")
+    first, _, err = run("export", "feed", "--config", str(config))
+    assert "not exported: feed/logs: source" not in err, "its day says so"
+    second, out, err = run("export", "feed", "--config", str(config), "--json")
+    assert (first, second) == (1, 1)
+    assert [(each["dataset"], each["day"], each["status"]) for each in documents(out)] == [("logs", None, "failed")]
+    assert "source 'b' could not be read" in err
+
+
 def test_a_broken_sink_is_named_and_the_others_are_exported(run, tmp_path, cache):
     cache.with_day("2026-06-05")
     sinks = {"feed": {**JSONL, "config": {"dir": "out/feed"}}, "odd": {**JSONL, "config": {}}}

@@ -134,6 +134,26 @@ def test_a_broken_source_does_not_stop_the_others_and_the_day_counts_as_not_expo
     assert set(installation.objects()) == {"logs/day=2026-06-05/a.jsonl.gz", "logs/day=2026-06-05/b.jsonl.gz"}
 
 
+def test_a_source_found_damaged_while_it_is_read_does_not_stop_those_after_it(cache, home):
+    """The day failed as a whole: `c` was never exported, and `a` never recorded."""
+    for source in ("a", "b", "c"):
+        cache.with_day("2026-06-05", source=source)
+    (data_file,) = (cache.table_directory("logs", "b") / "data").glob("*.parquet")
+    whole = data_file.read_bytes()
+    installation = AnInstallation(home, cache.root)
+    installation.due()  # the index knows the file as it was; its size does not change
+    data_file.write_bytes(whole[:4] + bytes(len(whole) - 4))
+    (outcome,) = installation.export()
+    assert outcome.status == "partial"
+    assert data_file.name in outcome.error
+    assert set(installation.objects()) == {"logs/day=2026-06-05/a.jsonl.gz", "logs/day=2026-06-05/c.jsonl.gz"}
+    assert outcome.receipt.rows == 6
+    data_file.write_bytes(whole)
+    (outcome,) = installation.export()
+    assert outcome.status == "exported"
+    assert sum(installation.rows().values()) == 9
+
+
 def test_a_broken_source_keeps_the_object_it_had(cache, home):
     cache.with_day("2026-06-05", source="a").with_day("2026-06-05", source="b")
     installation = AnInstallation(home, cache.root)

@@ -167,6 +167,21 @@ def test_the_highest_version_is_read_by_number_and_the_hint_is_not(plain_logs: S
     assert live_rows(pin) == 200
 
 
+def test_a_lost_newest_metadata_file_is_an_error(plain_logs: Source) -> None:
+    """The one before it was read in its place: rows of the last flush vanished, purged ones came back, and nothing was said."""
+    metadata = plain_logs.table / "metadata"
+    newest = max(metadata.glob("v*.metadata.json"))
+    newest.unlink()
+    with pytest.raises(SourceUnreadable, match=rf"has lost {newest.name}"):
+        plain_logs.pin()
+
+
+@pytest.mark.parametrize("hint", [b"", b"six", b"\xff", b"1" * 5000])
+def test_an_illegible_hint_says_nothing(plain_logs: Source, hint: bytes) -> None:
+    (plain_logs.table / "metadata" / "version-hint.text").write_bytes(hint)
+    assert live_rows(plain_logs.pin()) == 200
+
+
 def test_of_two_deletion_vectors_of_a_file_the_newer_counts(logs: Source) -> None:
     """The newer one contains the older: applying the older would bring deleted rows back."""
     (manifest,) = (path for path in logs.manifests() if any(item["data_file"]["content"] == 1 for item in records(path)))

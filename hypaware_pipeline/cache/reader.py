@@ -186,6 +186,7 @@ class DatasetPin:
         self._indexes = indexes
         self._home_days = home_days
         self._unpinned = frozenset(unreadable)
+        self._totals: dict[Day, dict[SourceName, DayTotal]] = {}
         self._partitions = self._summarise()
 
     @property
@@ -205,6 +206,13 @@ class DatasetPin:
     def summary(self, day: Day) -> PartitionSummary:
         """One day; zero rows when the dataset has none of it."""
         return self._partitions.get(day) or self._summary(day, {}, {})
+
+    def without(self, day: Day, broken: Mapping[SourceName, str]) -> PartitionSummary:
+        """One day less the sources that turned out to be damaged while they were read, each with the reason.
+
+        Its fingerprint is not the day's: what was exported of it stays due until the sources can be read.
+        """
+        return self._summary(day, self._totals.get(day, {}), {**self.summary(day).unreadable, **broken})
 
     def read(self, days: Sequence[Day], *, spill_dir: Path, memory_bytes: int) -> AbstractContextManager["PinReader"]:
         """Open the rows of some days for reading; each row group that holds any of them is read once.
@@ -234,17 +242,16 @@ class DatasetPin:
             return False
 
     def _summarise(self) -> dict[Day, PartitionSummary]:
-        totals: dict[Day, dict[SourceName, DayTotal]] = {}
         unreadable: dict[Day, dict[SourceName, str]] = {}
         for source, index in self._indexes.items():
             for raw, total in index.by_day().items():
-                of_day = totals.setdefault(self._home_days.of(raw), {})
+                of_day = self._totals.setdefault(self._home_days.of(raw), {})
                 of_day[source] = of_day[source] + total if source in of_day else total
             for lost in index.lost:
                 for raw in lost.days or ():
                     unreadable.setdefault(self._home_days.of(raw), {})[source] = lost.reason
-        days = sorted(totals.keys() | unreadable.keys())
-        return {day: self._summary(day, totals.get(day, {}), unreadable.get(day, {})) for day in days}
+        days = sorted(self._totals.keys() | unreadable.keys())
+        return {day: self._summary(day, self._totals.get(day, {}), unreadable.get(day, {})) for day in days}
 
     def _summary(self, day: Day, totals: Mapping[SourceName, DayTotal], lost: Mapping[SourceName, str]) -> PartitionSummary:
         unreadable = {**lost, **self.unreadable}

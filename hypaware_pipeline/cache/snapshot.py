@@ -2,7 +2,7 @@
 
 Why the highest `v<N>.metadata.json` and never `version-hint.text`: the hint is written afterwards and as best effort; a metadata
 file appears by rename and is complete. A torn one is therefore damage, and an older one is never read in its place: it would show
-a table with fewer rows.
+a table with fewer rows, or with rows that were purged. The hint serves to notice that the newest one is gone.
 
 Why an attempt is repeated only when something changed: files vanish when HypAware swaps a generation, and then the cursor or the
 newest metadata differ from what they were. If they do not, the file is truly gone, and trying again mends nothing.
@@ -42,6 +42,8 @@ from hypaware_pipeline.errors import SourceUnreadable
 from hypaware_pipeline.model import INTERNAL_PREFIX, Column, ColumnType
 
 _METADATA_NAME = re.compile(r"v(\d+)\.metadata\.json")
+_HINT_FILE = "version-hint.text"
+_HINT_BYTES = 20  # an int64 in decimal; whatever is longer is no version
 _ATTEMPTS = 5
 # HypAware writes a new source's first rows before its cursor; a moment later the cursor is there.
 _CURSOR_WAIT_SECONDS = 0.05
@@ -220,6 +222,7 @@ def _version_of(cursor: Cursor) -> SourceVersion:
 
 
 def _newest_metadata(table_dir: Path) -> str | None:
+    hinted = _hinted_version(table_dir)
     try:
         names = [entry.name for entry in (table_dir / "metadata").iterdir()]
     except (FileNotFoundError, NotADirectoryError):
@@ -227,7 +230,22 @@ def _newest_metadata(table_dir: Path) -> str | None:
     except OSError as error:
         raise SourceUnreadable(f"'{table_dir}/metadata' cannot be listed ({error.strerror}); check its permissions") from None
     versions = {int(match[1]): name for name in names if (match := _METADATA_NAME.fullmatch(name))}
-    return versions[max(versions)] if versions else None
+    newest = max(versions, default=0)
+    if 0 < newest < hinted:
+        raise SourceUnreadable(
+            f"'{table_dir}/metadata' has lost v{hinted}.metadata.json, which {_HINT_FILE} names; restore it from a backup. "
+            "No older metadata is read in its place"
+        )
+    return versions[newest] if newest else None
+
+
+def _hinted_version(table_dir: Path) -> int:
+    """The version the hint names, 0 without a legible one. Read before a listing, it names none the listing need not have."""
+    try:
+        text = (table_dir / "metadata" / _HINT_FILE).read_bytes()
+        return int(text) if len(text) <= _HINT_BYTES else 0
+    except (OSError, ValueError):
+        return 0
 
 
 def _pin_version(location: SourceLocation, cursor: Cursor, version: SourceVersion, memory: ManifestMemory) -> SourcePin:

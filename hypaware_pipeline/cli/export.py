@@ -112,7 +112,11 @@ def export_due(
     with installation.open_ledger() as ledger:
         plans = list(survey(installation, ledger, sinks=sinks, datasets=datasets, every=selection.every))
     _report_what_cannot_be(installation, selection, plans, report)
-    due = [entry for plan in plans for entry in _due(plan, selection, begins.first_day, report)]
+    due: list[PlannedDay] = []
+    for plan in plans:
+        wanted = _due(plan, selection, begins.first_day, report)
+        _report_unreadable(plan, wanted, selection, begins.first_day, report)
+        due += wanted
     if dry_run:
         report.planned(due)
         return report.exit_code
@@ -144,6 +148,17 @@ def _due(plan: DatasetPlan, selection: Selection, begins: Day, report: Report) -
             f"the first day {begins}; `hypaware-pipeline first-day {early[0].day}` moves it"
         )
     return [entry for entry in due if entry not in early and selection.wants(begins if entry.day == UNDATED else entry.day)]
+
+
+def _report_unreadable(plan: DatasetPlan, due: Sequence[PlannedDay], selection: Selection, begins: Day, report: Report) -> None:
+    """Say which sources' rows are missing although no due day will: their days are unknown, or were exported without them."""
+    reasons = dict(plan.unreadable)
+    for entry in plan.days:
+        if selection.wants(begins if entry.day == UNDATED else entry.day):
+            reasons.update(entry.unreadable)
+    said = {source for entry in due for source in entry.unreadable}
+    for source in sorted(reasons.keys() - said):
+        report.dataset_failed(plan.sink, plan.dataset, f"source '{source}' could not be read: {reasons[source]}")
 
 
 def _run(installation: Installation, due: Sequence[PlannedDay], report: Report, *, env: Mapping[str, str]) -> None:
