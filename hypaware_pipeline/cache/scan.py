@@ -6,6 +6,11 @@ first of them that is asked for, and the rest waits on disk.
 Why the size of a read follows what the last one gave: a file says how large its pages are, not how large they become. A key
 dictionary of some KB repeats on every row of a VARIANT column once read, and a single value can have 70 KB.
 
+Why what small files hold is put together before it is decoded: a flush is a file of some hundred rows, and decoding them costs
+as much as decoding thousands.
+
+Why reading and decoding have a thread of their own: sorting, the other half of the work, goes on beside them.
+
 Why pyarrow reads and not DuckDB: it keeps dictionaries as dictionaries. A VARIANT whose values are partly kept in typed columns
 is the exception: DuckDB first rewrites such a file without them, row for row, into the private directory.
 """
@@ -16,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import duckdb
 import numpy as np
@@ -24,11 +29,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hypaware_pipeline.cache import spill, variant
-from hypaware_pipeline.cache.batches import compact, take
+from hypaware_pipeline.cache.batches import compact, concat, take
 from hypaware_pipeline.cache.columns import convert, file_columns
 from hypaware_pipeline.cache.sorting import Sorter
 from hypaware_pipeline.errors import SourceUnreadable
 from hypaware_pipeline.model import SEQ_COLUMN, Dataset, Day
+
+T = TypeVar("T")
 
 _ORDER = "_hyp_order"
 """Place of a row: file and position in it. The last resort of the sort order."""
@@ -50,12 +57,23 @@ class FileSlice:
     rows: Mapping[Day, np.ndarray]
 
 
+@dataclass(frozen=True, slots=True)
+class _Footer:
+    """What a footer tells: the columns, the rows of each row group, and the columns to read as dictionaries."""
+
+    schema: pa.Schema
+    group_rows: list[int]
+    dictionaries: list[str]
+
+
 @dataclass(slots=True)
 class _File:
-    """A data file opened for the first time: where to read it, and what is wanted of each row group not yet read."""
+    """A data file after its footer was read: where and how to read it, and what is wanted of each row group not yet read."""
 
     ordinal: int
     path: Path
+    columns: list[str]
+    dictionaries: list[str]
     groups: dict[int, "_Group"]
 
 
@@ -66,6 +84,14 @@ class _Group:
     first: int
     rows: int
     wanted: Mapping[Day, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Wanted rows as their file has them, the place of each appended, and by day which of them are of that day (ascending)."""
+
+    raw: pa.RecordBatch
+    by_day: Mapping[Day, np.ndarray]
 
 
 class Scan:
@@ -112,14 +138,13 @@ class Scan:
             SourceUnreadable: a data file is damaged.
             SpillFailed: the disk has no room for what must be put aside.
         """
-        sorter = Sorter(self._sort_key, self._connection, directory=self._directory, memory_bytes=self._memory_bytes)
+        sorter = Sorter(self._sort_key, self._connection.cursor(), directory=self._directory, memory_bytes=self._memory_bytes)
         waiting = self._waiting_room(day)
-        for file in self._files_with(day):
-            for rows_by_day in self._read(file, day):
-                if day in rows_by_day:
-                    sorter.add(rows_by_day.pop(day))
-                for other, rows in rows_by_day.items():
-                    spill.append(self._waiting_room(other), [rows])
+        for rows_by_day in _ahead(map(self._decoded, _gathered(self._pieces(day)))):
+            if day in rows_by_day:
+                sorter.add(rows_by_day.pop(day))
+            for other, rows in rows_by_day.items():
+                spill.append(self._waiting_room(other), [rows])
         for batch in spill.read(waiting):
             sorter.add(batch)
         waiting.unlink(missing_ok=True)
@@ -140,32 +165,28 @@ class Scan:
     def _open(self, ordinal: int, piece: FileSlice) -> _File:
         """Read the footer and share the wanted rows out among the row groups."""
         path = piece.path
-        with _opened(path) as parquet:
-            schema = parquet.schema_arrow
-        wanted = file_columns(self._dataset, schema)
-        shredded = [name for name in wanted if variant.is_shredded(schema.field(name).type)]
+        footer = _footer(path)
+        wanted = file_columns(self._dataset, footer.schema)
+        shredded = [name for name in wanted if variant.is_shredded(footer.schema.field(name).type)]
         if shredded:
             path = self._directory / f"unshredded-{ordinal}.parquet"
             _unshred(piece.path, path, wanted, shredded, self._connection)
-        with _opened(path) as parquet:
-            sizes = [parquet.metadata.row_group(at).num_rows for at in range(parquet.num_row_groups)]
-        return _File(ordinal, path, _groups(sizes, piece.rows))
+            footer = _footer(path)
+        return _File(ordinal, path, wanted, footer.dictionaries, _groups(footer.group_rows, piece.rows))
 
-    def _read(self, file: _File, day: Day) -> Iterator[dict[Day, pa.RecordBatch]]:
-        """Read the row groups of a file that hold rows of the day and were not read before; yield all wanted rows by day."""
-        due = [at for at, group in file.groups.items() if day in group.wanted]
-        if not due:
-            return
-        with _opened(file.path) as parquet:
-            columns = file_columns(self._dataset, parquet.schema_arrow)
-            for at in due:
-                group = file.groups.pop(at)
-                position = group.first
-                for raw in _ahead(self._raw_batches(parquet, columns, at, group.rows)):
-                    rows = self._wanted_rows(raw, group, position, file.ordinal)
-                    if rows:
-                        yield rows
-                    position += raw.num_rows
+    def _pieces(self, day: Day) -> Iterator[_Piece]:
+        """All wanted rows of the row groups that hold rows of the day and were not read before."""
+        for file in self._files_with(day):
+            due = [at for at, group in file.groups.items() if day in group.wanted]
+            if not due:
+                continue
+            with _opened(file.path, file.dictionaries) as parquet:
+                for at in due:
+                    group = file.groups.pop(at)
+                    position = group.first
+                    for raw in self._raw_batches(parquet, file.columns, at, group.rows):
+                        yield from _wanted_rows(raw, group, position, file.ordinal)
+                        position += raw.num_rows
 
     def _raw_batches(self, parquet: pq.ParquetFile, columns: list[str], at: int, rows: int) -> Iterator[pa.RecordBatch]:
         """All rows of a row group. Begins anew behind what was given out when another batch size fits much better."""
@@ -192,35 +213,71 @@ class Scan:
             return left > 0
         return False
 
-    def _wanted_rows(self, raw: pa.RecordBatch, group: _Group, position: int, ordinal: int) -> dict[Day, pa.RecordBatch]:
-        """Decode the wanted rows of a batch that begins at `position` of its file, and share them out by day."""
-        by_day = {
-            day: positions[slice(*np.searchsorted(positions, (position, position + raw.num_rows)))]
-            for day, positions in group.wanted.items()
-        }
-        by_day = {day: positions for day, positions in by_day.items() if len(positions)}
-        if not by_day:
-            return {}
-        positions = np.sort(np.concatenate(list(by_day.values())))
-        if len(positions) < raw.num_rows:
-            raw = raw.take(pa.array(positions - position))
-        rows = convert(raw, self._dataset, self._connection, rows=len(positions))
-        rows = rows.append_column(_ORDER, pa.array(positions + ordinal * _ROWS_PER_FILE, pa.int64()))
-        if len(by_day) == 1:
-            return {day: compact(rows) for day in by_day}
-        return {day: take(rows, pa.array(np.searchsorted(positions, own))) for day, own in by_day.items()}
+    def _decoded(self, piece: _Piece) -> dict[Day, pa.RecordBatch]:
+        """The rows of a piece as the dataset has them, shared out by day."""
+        rows = convert(piece.raw, self._dataset, self._connection, rows=piece.raw.num_rows)
+        rows = rows.append_column(_ORDER, piece.raw.column(_ORDER))
+        if len(piece.by_day) == 1:
+            return {day: compact(rows) for day in piece.by_day}
+        return {day: take(rows, pa.array(own)) for day, own in piece.by_day.items()}
 
 
-def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same batches, each read while the one before it is worked on.
+def _wanted_rows(raw: pa.RecordBatch, group: _Group, position: int, ordinal: int) -> Iterator[_Piece]:
+    """The wanted rows of a batch that begins at `position` of its file; nothing when there are none."""
+    by_day = {
+        day: positions[slice(*np.searchsorted(positions, (position, position + raw.num_rows)))]
+        for day, positions in group.wanted.items()
+    }
+    by_day = {day: positions for day, positions in by_day.items() if len(positions)}
+    if not by_day:
+        return
+    positions = np.sort(np.concatenate(list(by_day.values())))
+    if len(positions) < raw.num_rows:
+        raw = raw.take(pa.array(positions - position))
+    place = pa.array(positions + ordinal * _ROWS_PER_FILE, pa.int64())
+    placed = pa.RecordBatch.from_arrays([*raw.columns, place], names=[*raw.schema.names, _ORDER])
+    yield _Piece(placed, {day: np.searchsorted(positions, own) for day, own in by_day.items()})
+
+
+def _gathered(pieces: Iterator[_Piece]) -> Iterator[_Piece]:
+    """Small pieces put together, as long as they have the same columns."""
+    waiting: list[_Piece] = []
+    rows = size = 0
+    for piece in pieces:
+        full = rows + piece.raw.num_rows > _MOST_READ_ROWS or size + piece.raw.nbytes > _READ_BYTES
+        if waiting and (full or not piece.raw.schema.equals(waiting[0].raw.schema)):
+            yield _joined(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(piece)
+        rows += piece.raw.num_rows
+        size += piece.raw.nbytes
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(pieces: list[_Piece]) -> _Piece:
+    if len(pieces) == 1:
+        return pieces[0]
+    by_day: dict[Day, list[np.ndarray]] = {}
+    start = 0
+    for piece in pieces:
+        for day, own in piece.by_day.items():
+            by_day.setdefault(day, []).append(own + start)
+        start += piece.raw.num_rows
+    raw = concat([compact(piece.raw) for piece in pieces])
+    return _Piece(raw, {day: np.concatenate(parts) for day, parts in by_day.items()})
+
+
+def _ahead(rows: Iterator[T]) -> Iterator[T]:
+    """The same, each made while the one before it is worked on.
 
     One thread for all columns: threads of their own for single columns doubled the processor time and halved nothing.
     """
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="scan") as reader:
-        coming = reader.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = reader.submit(next, batches, None)
-            yield batch
+        coming = reader.submit(next, rows, None)
+        while (ready := coming.result()) is not None:
+            coming = reader.submit(next, rows, None)
+            yield ready
 
 
 def _groups(sizes: Sequence[int], rows: Mapping[Day, np.ndarray]) -> dict[int, _Group]:
@@ -242,20 +299,15 @@ def _groups(sizes: Sequence[int], rows: Mapping[Day, np.ndarray]) -> dict[int, _
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[pq.ParquetFile]:
-    """A data file for reading, its repeated texts as dictionaries.
+def _opened(path: Path, dictionaries: list[str]) -> Iterator[pq.ParquetFile]:
+    """A data file for reading, `dictionaries` naming the columns to keep as such.
 
     Raises:
         FileNotFoundError: it is gone.
         SourceUnreadable: it is damaged, which may show only while it is read.
     """
     try:
-        with pq.ParquetFile(path) as footer:
-            dictionaries = _dictionary_columns(footer)
-            metadata = footer.metadata
-        with pq.ParquetFile(
-            path, metadata=metadata, read_dictionary=dictionaries, buffer_size=_PAGE_BUFFER_BYTES, pre_buffer=False
-        ) as parquet:
+        with pq.ParquetFile(path, read_dictionary=dictionaries, buffer_size=_PAGE_BUFFER_BYTES, pre_buffer=False) as parquet:
             yield parquet
     except FileNotFoundError:
         raise
@@ -263,6 +315,12 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
         raise SourceUnreadable(
             f"{path}: the data file cannot be read ({error}); it is damaged, restore it or purge its rows"
         ) from error
+
+
+def _footer(path: Path) -> _Footer:
+    with _opened(path, []) as parquet:
+        group_rows = [parquet.metadata.row_group(at).num_rows for at in range(parquet.num_row_groups)]
+        return _Footer(parquet.schema_arrow, group_rows, _dictionary_columns(parquet))
 
 
 def _dictionary_columns(parquet: pq.ParquetFile) -> list[str]:
