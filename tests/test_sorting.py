@@ -1,6 +1,9 @@
 """Sorting a day in bounded memory gives what sorting it at once gives."""
 
 import random
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -164,6 +167,29 @@ def test_spill_directories_are_private_and_removed_after_an_error(tmp_path):
     with pytest.raises(RuntimeError):
         fail()
     assert list((tmp_path / "deep" / "spill").iterdir()) == []
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from hypaware_pipeline.cache import spill
+with spill.private_directory(Path(sys.argv[1])) as directory:
+    (directory / "run-0").write_text("a conversation")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_export_put_aside_is_removed_by_the_next_and_what_is_in_use_is_not(tmp_path):
+    """It lay there for ever: a copy of people's conversations, and gigabytes of it, for each export that was killed."""
+    with spill.private_directory(tmp_path) as in_use:
+        (in_use / "run-0").write_text("in use")
+        killed = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], check=False)
+        assert killed.returncode == -signal.SIGKILL
+        assert len(list(tmp_path.iterdir())) == 2
+        with spill.private_directory(tmp_path) as directory:
+            assert set(tmp_path.iterdir()) == {in_use, directory}
+        assert (in_use / "run-0").read_text() == "in use"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_place_that_cannot_hold_a_spill_is_named_with_the_remedy(tmp_path):

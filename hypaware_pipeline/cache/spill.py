@@ -1,7 +1,8 @@
 """Record batches put aside on disk for a moment.
 
 Why a private directory: what is put aside is people's conversations. It is readable by its owner alone and gone when its user
-is done, also after an error.
+is done, also after an error. What a killed process left is removed by the next one: a directory is locked by its user as long as
+that lives, so one that nobody holds is abandoned.
 
 Why one stream after the other in one file, each closed at once: a day is added to many times while a file that spans ninety
 days is read, and ninety open files are too many. Each stream has its own schema, so batches may differ in how they are encoded.
@@ -10,15 +11,20 @@ Why nothing is compressed: packing and unpacking cost four times as much as writ
 dictionaries already keep what repeats small.
 """
 
+import fcntl
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
 
 from hypaware_pipeline.errors import SpillFailed
+
+_PREFIX = "spill-"
+_LOCK_NAME = ".lock"
 
 
 @contextmanager
@@ -28,13 +34,38 @@ def private_directory(parent: Path) -> Iterator[Path]:
     Raises:
         SpillFailed: it cannot be made.
     """
-    with _explained(parent):
-        parent.mkdir(parents=True, exist_ok=True)
-        directory = Path(tempfile.mkdtemp(prefix="spill-", dir=parent))
-    try:
+    with ExitStack() as held:
+        with _explained(parent):
+            parent.mkdir(parents=True, exist_ok=True)
+            _remove_abandoned(parent)
+            unlocked = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
+            held.enter_context(_lock(unlocked / _LOCK_NAME))
+            # Only now under a name that others look at.
+            directory = unlocked.rename(parent / unlocked.name.replace(".new-", _PREFIX))
+        held.callback(shutil.rmtree, directory, ignore_errors=True)
         yield directory
+
+
+def _remove_abandoned(parent: Path) -> None:
+    for directory in parent.glob(f"{_PREFIX}*"):
+        # An error: somebody works in it, or it is gone by now.
+        with suppress(OSError), _lock(directory / _LOCK_NAME):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Hold a lock file, which the system lets go of when this process ends, however it ends.
+
+    Raises:
+        OSError: somebody else holds it.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        os.close(descriptor)
 
 
 def append(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
