@@ -72,7 +72,7 @@ class DataFileWriter:
                 self._file.path, table.schema, compression="snappy", write_statistics=False, store_schema=False
             )
             self._writer.add_key_value_metadata({"iceberg.schema": _compact(self._schema.to_json())})
-        self._writer.write_table(table, row_group_size=_ROW_GROUP_ROWS)
+        self._writer.write_table(_without_unused_entries(table), row_group_size=_ROW_GROUP_ROWS)
         self._file.rows += table.num_rows
         for column in self._schema.columns:
             self._observe(column, table.column(column.name))
@@ -103,6 +103,24 @@ class DataFileWriter:
         bounds = _min_max(array)
         known = self._bounds.get(column.id)
         self._bounds[column.id] = bounds if known is None else (min(known[0], bounds[0]), max(known[1], bounds[1]))
+
+
+def _without_unused_entries(table: pa.Table) -> pa.Table:
+    """The same rows without what only other rows use: Arrow writes a dictionary whole, and a slice has its parent's."""
+    columns = [pa.chunked_array([_trimmed(chunk) for chunk in column.chunks], column.type) for column in table.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def _trimmed(array: pa.Array) -> pa.Array:
+    if pa.types.is_struct(array.type):
+        children = [_trimmed(array.field(at)) for at in range(array.type.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(array.type), mask=array.is_null())
+    if not pa.types.is_dictionary(array.type):
+        return array
+    used = array.indices.unique().drop_null()
+    if len(used) == len(array.dictionary):
+        return array
+    return pa.DictionaryArray.from_arrays(pc.index_in(array.indices, value_set=used), array.dictionary.take(used))
 
 
 def shred(path: Path, schema: TableSchema) -> None:
