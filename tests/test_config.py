@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypaware_pipeline.config import Config, SinkConfig, find_config_path, load_config
-from hypaware_pipeline.config.cron import cron_problem
 from hypaware_pipeline.config.names import collisions, distinct_slug, slug
 from hypaware_pipeline.errors import ConfigError, ConfigErrors
 from hypaware_pipeline.model import DatasetName, SinkName
@@ -407,45 +406,6 @@ def test_names_that_share_a_slug_name_each_other() -> None:
 
 
 # --- schedules -----------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "0 * * * *",
-        "*/15 8-17 * 1,6 1-5",
-        "5/10 * * * *",
-        "0-59/1 0-23 1-31 1-12 0-7",
-        "  0 0 1 1 7  ",
-        "0\t0 1 1 *",
-        "*/999 * * * *",
-    ],
-)
-def test_a_schedule_hypaware_takes_is_taken(text: str) -> None:
-    assert cron_problem(text) is None
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("@hourly", "0 0 1 1", "60 * * * *", "0 0 1 1 1 1", "0 24 * * *", "0 0 0 * *", "0 0 32 * *", "0 0 * 13 *", "0 0 * * 8"),
-        *("5-1 * * * *", "*/0 * * * *", "*/ * * * *", "1,,2 * * * *", ", * * * *", "MON * * * *", "0 0 * * MON", "? * * * *"),
-        *(
-            "0 0 L * *",
-            "-1 * * * *",
-            "1.5 * * * *",
-            "٣ * * * *",
-            "0 * * * *\n0",
-            "é",
-            "",
-            "@ * * * *",
-            "1-2-3 * * * *",
-            "* * * * */x",
-        ),
-    ],
-)
-def test_a_schedule_hypaware_refuses_is_refused(text: str) -> None:
-    assert cron_problem(text) is not None
 
 
 @pytest.mark.parametrize("schedule", ["", " ", 5, None, ["0 * * * *"]])
