@@ -124,6 +124,10 @@ class StateUnusable(PipelineError):
     """A directory the program keeps its own state in cannot be made or written. Exit code 2."""
 
 
+class RunStorageFailed(PipelineError):
+    """Dagster's storage did not take what a run had to say. What was exported stands in the ledger."""
+
+
 class BadRequest(PipelineError):
     """What the caller asked for makes no sense (an unknown sink, a reversed range, a day that is no day). Exit code 2."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hypaware_pipeline.cli.reporting import Report
 from hypaware_pipeline.config import SinkConfig, find_config_path
-from hypaware_pipeline.errors import BadRequest
+from hypaware_pipeline.errors import BadRequest, RunStorageFailed
 from hypaware_pipeline.export.beginnings import beginnings
 from hypaware_pipeline.export.driver import DayOutcome
 from hypaware_pipeline.export.installation import Installation, build_sink
@@ -121,7 +121,10 @@ def export_due(
         report.planned(due)
         return report.exit_code
     if due:
-        _run(installation, due, report, env=env)
+        try:
+            _run(installation, due, report, env=env)
+        except RunStorageFailed as error:
+            report.runs_broke(str(error))
     report.finish()
     return report.exit_code
 
@@ -162,16 +165,17 @@ def _report_unreadable(plan: DatasetPlan, due: Sequence[PlannedDay], selection: 
 
 
 def _run(installation: Installation, due: Sequence[PlannedDay], report: Report, *, env: Mapping[str, str]) -> None:
-    import dagster as dg  # 2 s; a dry run, or a cron job with nothing to do, does without
-
+    # Dagster, 2 s; a dry run, or a cron job with nothing to do, does without.
+    from hypaware_pipeline.orchestration.instance import opened_instance
     from hypaware_pipeline.orchestration.runner import Request, run_requests
 
-    os.environ["DAGSTER_HOME"] = str(dagster_home(env, checkout_root()))
+    home = dagster_home(env, checkout_root())
+    os.environ["DAGSTER_HOME"] = str(home)
     days: dict[tuple[SinkName, DatasetName], list[Day]] = {}
     for entry in due:
         days.setdefault((entry.sink, entry.dataset), []).append(entry.day)
     sinks = {name: build_sink(installation.config.sinks[name]) for name, _ in days}
-    with report.progress(total=len(due)) as bar, dg.DagsterInstance.get() as instance:
+    with report.progress(total=len(due)) as bar, opened_instance(home) as instance:
 
         def observe(outcome: DayOutcome) -> None:
             uris = [sinks[outcome.sink].uri(file.key) for file in outcome.receipt.files] if outcome.receipt else []

@@ -53,6 +53,11 @@ class Report:
         """A day that no run reached."""
         self._failed(sink, dataset, day, error)
 
+    def runs_broke(self, error: str) -> None:
+        """Runs could not go on; the days they had not reached are still due."""
+        self._failures.append(error)
+        self._document(sink=None, dataset=None, day=None, status="failed", error=error)
+
     def day_done(self, outcome: DayOutcome, uris: Sequence[str]) -> None:
         """A day that was worked on; `uris` are its objects."""
         receipt = outcome.receipt
@@ -104,7 +109,8 @@ class Report:
     def finish(self) -> None:
         """Say what became of everything."""
         if not self._as_json:
-            self._out.print(self._table() if self._totals else "nothing was due")
+            nothing = "nothing was exported" if self._failures else "nothing was due"
+            self._out.print(self._table() if self._totals else nothing)
         self._say_failures()
 
     def _table(self) -> Table:
