@@ -90,6 +90,10 @@ def test_the_checkouts_dagster_yaml_is_the_packaged_one() -> None:
     assert (CHECKOUT / "dagster_home" / "dagster.yaml").read_bytes() == PACKAGED.read_bytes()
 
 
+def test_the_checkouts_workspace_is_the_packaged_one() -> None:
+    assert (CHECKOUT / "workspace.yaml").read_bytes() == PACKAGED.with_name("workspace.yaml").read_bytes()
+
+
 def test_dagster_takes_the_packaged_file(tmp_path: Path) -> None:
     import dagster as dg
 

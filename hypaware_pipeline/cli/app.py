@@ -46,9 +46,7 @@ def main() -> None:
 
 @app.command()
 def export(
-    sinks: Annotated[
-        list[str] | None, typer.Argument(metavar="[SINK]...", help="Sinks to export to; all when none is named.")
-    ] = None,
+    sinks: Annotated[list[str] | None, typer.Argument(metavar="SINK", help="Sinks to export to; all when none is named.")] = None,
     config: ConfigOption = None,
     dataset: Annotated[str, typer.Option(metavar="GLOB", help="Only datasets whose name matches.")] = "*",
     first: Annotated[str | None, typer.Option("--from", metavar="DAY", help="Not before this UTC day.")] = None,
@@ -66,10 +64,13 @@ def export(
 
 @app.command("first-day")
 def first_day(
-    day: Annotated[str | None, typer.Argument(metavar="[DAY]", help="Where partitions are to begin, YYYY-MM-DD.")] = None,
+    day: Annotated[str | None, typer.Argument(metavar="DAY", help="Where partitions are to begin, YYYY-MM-DD.")] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Show where partitions begin, or move it. Restart or reload the code location after a move."""
+    """Show where partitions begin, or move it.
+
+    After a move, reload the code location in the UI, or restart `hypaware-pipeline dev`.
+    """
     from hypaware_pipeline.cli.first_day import first_day_command
 
     first_day_command(config, day, env=os.environ)
@@ -91,7 +92,7 @@ def demo(
 @app.command()
 def dev(
     config: ConfigOption = None,
-    port: Annotated[int, typer.Option(help="Port of the UI, on localhost.")] = 3000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the UI, on localhost.")] = 3000,
 ) -> None:
     """Run the UI and the daemon on localhost until stopped."""
     from hypaware_pipeline.cli.dev import dev_command

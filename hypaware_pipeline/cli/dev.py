@@ -1,9 +1,15 @@
 """`hypaware-pipeline dev`: the UI and the daemon on localhost.
 
 Why this process is replaced: signals then reach Dagster itself, which ends all of its children on one of them.
+
+Why it runs in Dagster's home: Dagster puts the directory it was started in on the import path of each of its processes, where
+any `queue.py` of somebody's would take the place of a library.
+
+Why the port is tried first: Dagster's web server meets a taken one half a minute later, and the daemon goes on without it.
 """
 
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,19 +19,38 @@ import typer
 
 from hypaware_pipeline.config import find_config_path
 from hypaware_pipeline.config.loading import CONFIG_VARIABLE
+from hypaware_pipeline.errors import BadRequest
 from hypaware_pipeline.export.installation import Installation
-from hypaware_pipeline.state import checkout_root, dagster_home
+from hypaware_pipeline.state import PACKAGE_DIR, checkout_root, dagster_home
+
+_HOST = "127.0.0.1"
+_WORKSPACE = PACKAGE_DIR / "data" / "workspace.yaml"
+_DEV_IS_OLD = "ignore:Function `dev_command` is superseded:FutureWarning"
+"""Dagster's advice to its own users to take another of its tools."""
 
 
 def dev_command(config: Path | None, *, port: int, env: Mapping[str, str]) -> NoReturn:
     """Become `dagster dev` for one configuration.
 
     Raises:
-        ConfigErrors, BadRequest: the configuration cannot be used; nothing was started.
+        ConfigErrors, BadRequest: the configuration or the port cannot be used; nothing was started.
     """
     path = find_config_path(config, env)
     Installation.load(path, env)  # say what is wrong here rather than in the UI
+    _check_port(port)
     home = dagster_home(env, checkout_root())
-    arguments = ["-m", "dagster", "dev", "-m", "hypaware_pipeline.definitions", "-h", "127.0.0.1", "-p", str(port)]
-    typer.echo(f"Dagster on http://127.0.0.1:{port} for {path}, state in {home}; Ctrl-C ends it")
-    os.execve(sys.executable, [sys.executable, *arguments], {**env, CONFIG_VARIABLE: str(path), "DAGSTER_HOME": str(home)})  # noqa: S606  no shell wanted
+    arguments = ["-W", _DEV_IS_OLD, "-m", "dagster", "dev", "-w", str(_WORKSPACE), "-h", _HOST, "-p", str(port)]
+    settings = {CONFIG_VARIABLE: str(path), "DAGSTER_HOME": str(home)}
+    typer.echo(f"Dagster on http://{_HOST}:{port} for {path}, its home {home}; ready in half a minute, Ctrl-C ends it")
+    sys.stdout.flush()
+    os.chdir(home)
+    os.execve(sys.executable, [sys.executable, *arguments], {**env, **settings})  # noqa: S606  no shell wanted
+
+
+def _check_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: a port just left is free
+        try:
+            probe.bind((_HOST, port))
+        except OSError as error:
+            raise BadRequest(f"cannot listen on {_HOST}:{port}: {error.strerror}; choose another port with --port") from None
