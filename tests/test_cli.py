@@ -61,7 +61,7 @@ def test_json_is_one_document_per_sink_dataset_and_day_and_nothing_else_on_stdou
         ("feed", "logs", "2026-06-05", "exported", 3),
         ("feed", "logs", "2026-06-06", "exported", 3),
     ]
-    assert found[0]["files"][0].endswith("/logs/day%3D2026-06-05/unknown.jsonl.gz")
+    assert found[0]["files"][0].endswith("/logs/day=2026-06-05/unknown.jsonl.gz")
 
 
 def test_all_exports_unchanged_days_too(run, config, cache):

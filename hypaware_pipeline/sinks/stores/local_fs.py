@@ -123,9 +123,9 @@ class LocalFsStore:
             _sync_directory(path.parent)
 
     def uri(self, key: str) -> str:
-        """The object's `file://` URL, percent-encoded."""
+        """The object's `file://` URL, percent-encoded; `=` is legal in one and stays, as readers of hive paths look for it."""
         check_key(key)
-        return f"{self._root.as_uri()}/{quote(key)}"
+        return f"{self._root.as_uri()}/{quote(key, safe='/=')}"
 
     def _path(self, key: str) -> Path:
         """Where the object lies; refuses keys that leave the root, by their text or through a symbolic link."""
