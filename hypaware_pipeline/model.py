@@ -111,6 +111,7 @@ class PartitionSummary:
         removed_at: When rows were last removed from one of the dataset's tables (UTC), None when never as far as its snapshots
             tell.
         unreadable: Sources that could not be read and may hold rows of this day, with the reason.
+        future_rows: Of an undated partition: the rows that are of a day which is yet to come.
     """
 
     dataset: DatasetName
@@ -120,6 +121,7 @@ class PartitionSummary:
     live: bool = True
     removed_at: dt.datetime | None = None
     unreadable: Mapping[SourceName, str] = field(default_factory=dict)
+    future_rows: int = 0
 
     @property
     def rows(self) -> int:
@@ -180,6 +182,7 @@ class Receipt:
         parked: The first of the parked records, with reasons; `parked_rows` counts them all.
         exported_at: UTC, ISO-8601 with milliseconds.
         seconds: Wall time the export of this partition took.
+        future_rows: Of an undated partition: how many of `rows` were of a day that was yet to come.
     """
 
     sink: SinkName
@@ -195,6 +198,7 @@ class Receipt:
     unreadable: Mapping[SourceName, str]
     exported_at: str
     seconds: float
+    future_rows: int = 0
 
     @property
     def exported_rows(self) -> int:
@@ -220,6 +224,7 @@ class Receipt:
             "exported_rows": self.exported_rows,
             "parked_rows": self.parked_rows,
             "withheld_rows": 0,
+            "future_rows": self.future_rows,
             "bytes": self.bytes,
             "files": [file.to_json() for file in self.files],
             "parked": [record.to_json() for record in self.parked],
@@ -249,4 +254,5 @@ class Receipt:
             unreadable={SourceName(source): str(reason) for source, reason in value["unreadable"].items()},
             exported_at=str(value["exported_at"]),
             seconds=float(value["seconds"]),
+            future_rows=int(value.get("future_rows", 0)),
         )

@@ -270,3 +270,35 @@ def test_rows_of_one_day_from_several_flushes_come_in_lookup_order(cache, home):
     lines = gzip.decompress(installation.objects()["logs/day=2026-06-05/unknown.jsonl.gz"]).decode().splitlines()
     order = [(json.loads(line)["serviceName"], json.loads(line)["timestamp"][17:19]) for line in lines]
     assert order == [("a", "05"), ("b", "01"), ("b", "09")]
+
+
+def test_a_row_of_the_future_moves_to_its_day_when_that_comes(cache, home):
+    """It stayed in the undated object as well, for ever: undated rows were never replaced when they became fewer."""
+    cache.with_day("2026-06-20", rows=3).with_day("2026-06-05", rows=2, timestamp=None)
+    installation = AnInstallation(home, cache.root)
+    installation.export()
+    assert sum(installation.rows().values()) == 5
+    installation.now = NOW.replace(day=20)
+    installation.export()
+    assert sum(installation.rows().values()) == 5
+    assert len(installation.objects()) == 2
+
+
+def test_a_clock_that_was_years_wrong_for_one_export_loses_and_doubles_nothing(cache, home):
+    cache.with_day("2026-06-05", rows=3).with_day("2026-06-05", rows=2, timestamp=None)
+    installation = AnInstallation(home, cache.root)
+    for year in (2026, 2023, 2026, 2029, 2026):
+        installation.now = NOW.replace(year=year)
+        installation.export()
+        assert sum(installation.rows().values()) == 5, year
+        assert max(installation.rows().values()) == 1, year
+
+
+def test_undated_rows_that_retention_took_stay_in_the_copy_also_when_rows_of_the_future_leave(cache, home):
+    cache.with_day("1999-01-01", rows=3).with_day("2026-06-20", rows=4)
+    installation = AnInstallation(home, cache.root)
+    installation.export()
+    cache.writer.retention(NOW.replace(year=2020))
+    installation.now = NOW.replace(day=20)
+    installation.export()
+    assert sum('"1999-01-01T' in row for row in installation.rows()) == 3

@@ -16,6 +16,7 @@ Why only what vanished becomes `PinLost`: pinning again helps when HypAware remo
 
 import datetime as dt
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -187,6 +188,7 @@ class DatasetPin:
         self._home_days = home_days
         self._unpinned = frozenset(unreadable)
         self._totals: dict[Day, dict[SourceName, DayTotal]] = {}
+        self._future_rows: Counter[SourceName] = Counter()
         self._partitions = self._summarise()
 
     @property
@@ -247,6 +249,8 @@ class DatasetPin:
             for raw, total in index.by_day().items():
                 of_day = self._totals.setdefault(self._home_days.of(raw), {})
                 of_day[source] = of_day[source] + total if source in of_day else total
+                if raw > self._home_days.last:
+                    self._future_rows[source] += total.rows
             for lost in index.lost:
                 for raw in lost.days or ():
                     unreadable.setdefault(self._home_days.of(raw), {})[source] = lost.reason
@@ -264,6 +268,7 @@ class DatasetPin:
             live=self._is_live(day),
             removed_at=self._removed_at(),
             unreadable=unreadable,
+            future_rows=sum(self._future_rows[source] for source in readable) if day == UNDATED else 0,
         )
 
     def _is_live(self, day: Day) -> bool:

@@ -177,6 +177,7 @@ class Exporter:
             unreadable=dict(summary.unreadable),
             exported_at=_instant(self.clock()),
             seconds=round(time.monotonic() - started, 3),
+            future_rows=summary.future_rows + _future_rows_among(carried, standing),
         )
         self._confirm(receipt, standing)
         return self._outcome(summary, status, receipt, _unreadable_message(summary), started)
@@ -275,7 +276,12 @@ class _Parked:
 
 
 def _as_planned(receipt: Receipt) -> Standing:
-    return Standing(receipt.fingerprint, receipt.destination, receipt.rows)
+    return Standing(receipt.fingerprint, receipt.destination, receipt.rows, receipt.future_rows)
+
+
+def _future_rows_among(carried: Sequence[ExportedFile], standing: Receipt | None) -> int:
+    """At most so many rows of the objects that stay as they are may still leave for a day of theirs."""
+    return min(sum(file.rows for file in carried), standing.future_rows) if standing is not None else 0
 
 
 def _instant(now: datetime) -> str:

@@ -41,11 +41,15 @@ _DUE = frozenset({Reason.NEW, Reason.CHANGED, Reason.SINK_CHANGED, Reason.UNREAD
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the ledger knows of an exported day: of which content, at which destination, and how many rows it holds there."""
+    """What is known of an exported day: of which content, at which destination, and how many rows it holds there.
+
+    `future_rows` as in `Receipt`.
+    """
 
     fingerprint: Fingerprint
     destination: str
     rows: int
+    future_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +115,14 @@ def keep_reason(summary: PartitionSummary, standing: Standing, *, now: dt.dateti
     """Why an exported day may not be written anew from what the cache holds now; None when it may.
 
     What the cache holds of the same content may always be written again: that repairs an object somebody removed. Undated rows
-    have no day whose retention could be judged, so they are replaced only while they do not shrink.
+    have no day whose retention could be judged, so they are replaced only while they do not shrink; rows of the future do not
+    count, since they leave for their day when it comes.
     """
     if summary.fingerprint == standing.fingerprint:
         return None
     shrinks = summary.rows < standing.rows
-    if not summary.live or (summary.day == UNDATED and shrinks):
+    settled_shrink = summary.rows - summary.future_rows < standing.rows - standing.future_rows
+    if not summary.live or (summary.day == UNDATED and settled_shrink):
         return Reason.FROZEN
     if shrinks and summary.removed_at is not None and now - summary.removed_at < REMOVAL_SETTLES_AFTER:
         return Reason.SETTLING

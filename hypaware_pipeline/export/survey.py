@@ -8,7 +8,7 @@ from hypaware_pipeline.errors import CacheError
 from hypaware_pipeline.export.installation import Installation
 from hypaware_pipeline.export.plan import PlannedDay, Standing, plan_days
 from hypaware_pipeline.ledger import Ledger
-from hypaware_pipeline.model import DatasetName, Day, SinkName, SourceName
+from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName, SourceName
 from hypaware_pipeline.plugins.registry import destination_digest
 
 
@@ -72,5 +72,7 @@ def survey(
 def _standing(ledger: Ledger, sink: SinkName) -> dict[DatasetName, dict[Day, Standing]]:
     found: dict[DatasetName, dict[Day, Standing]] = {}
     for (dataset, day), key in ledger.fingerprints(sink).items():
-        found.setdefault(dataset, {})[day] = Standing(key.fingerprint, key.destination, key.rows)
+        receipt = ledger.receipt(sink, dataset, day) if day == UNDATED else None
+        future_rows = receipt.future_rows if receipt is not None else 0
+        found.setdefault(dataset, {})[day] = Standing(key.fingerprint, key.destination, key.rows, future_rows)
     return found
