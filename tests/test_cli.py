@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from hypaware_pipeline.cli import main
+from hypaware_pipeline.cli import demo, main
 from tests.builders import a_cache
 from tests.installations import JSONL, write_config
 
@@ -198,12 +198,26 @@ def test_a_corrupt_ledger_is_exit_code_1_and_named(run, config, cache):
 
 
 def test_the_demo_exports_two_sinks_and_shows_a_query(run, tmp_path):
-    code, out, _ = run("demo", "--dir", str(tmp_path / "demo"))
+    home = tmp_path / "a demo"
+    code, out, _ = run("demo", "--dir", str(home))
     assert code == 0
     assert "ai_gateway_messages" in out
     assert "output_tokens" in out
-    assert (tmp_path / "demo/exports/archive/logs").is_dir()
-    assert (tmp_path / "demo/exports/feed/logs").is_dir()
+    assert (home / "exports/archive/logs").is_dir()
+    assert (home / "exports/feed/logs").is_dir()
+    assert f"'{home / 'hypaware-pipeline.json'}'" in out.splitlines()[-1]
+    # A user's own `archive` shares Dagster's home with the demo; the demo's days would have looked exported there.
+    assert {line.split()[0] for line in out.splitlines() if line.startswith("demo-")} >= {"demo-archive", "demo-feed"}
+
+
+def test_a_demo_that_cannot_export_says_why_and_shows_nothing(run, tmp_path, monkeypatch):
+    # It would have ended in a traceback: no file to show.
+    for sink in demo._CONFIG["sinks"].values():
+        monkeypatch.setitem(sink["config"], "dir", "hypaware-pipeline.json/below-a-file")
+    code, out, err = run("demo", "--dir", str(tmp_path / "demo"))
+    assert code == 1
+    assert "SELECT" not in out
+    assert "not exported: demo-archive" in err
 
 
 def test_the_demo_leaves_a_directory_alone_that_is_no_demo(run, tmp_path):

@@ -2,10 +2,14 @@
 
 Why it runs the very export a user runs: a demo that takes another road proves nothing.
 
+Why the sinks are not called plainly `archive` and `feed`: Dagster's home, and with it the history of an asset, is shared with the
+user's own configuration, and the days of a demo must not look like exported days of theirs.
+
 Why a directory that is no demo is left alone: the demo starts afresh each time, and starting afresh removes things.
 """
 
 import json
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,12 +34,12 @@ _CONFIG: dict[str, Any] = {
     "version": 2,
     "query": {"cache": {"dir": "cache"}},
     "sinks": {
-        "archive": {
+        "demo-archive": {
             "writer": "@hypaware/format-parquet",
             "destination": "@hypaware/local-fs",
             "config": {"dir": "exports/archive", "schedule": "0 * * * *"},
         },
-        "feed": {
+        "demo-feed": {
             "writer": "@hypaware/format-jsonl",
             "destination": "@hypaware/local-fs",
             "config": {"dir": "exports/feed", "schedule": "*/15 * * * *", "datasets": ["ai_gateway_messages", "logs"]},
@@ -63,10 +67,12 @@ def demo_command(directory: Path | None, *, env: Mapping[str, str]) -> int:
     _write_cache(home / "cache", installation)
     typer.echo("Exporting it to two sinks through Dagster\n")
     exit_code = export_due(installation, Selection(), Report(as_json=False), env=env)
+    if exit_code:
+        return exit_code  # why was said, and there may be nothing to show
     _show_what_landed(home)
     _show_query(home)
     typer.echo(f"\nThe same in Dagster's UI, with every day and its receipt: {_dev_command(home)}")
-    return exit_code
+    return 0
 
 
 def _default_directory() -> Path:
@@ -93,8 +99,8 @@ def _write_cache(root: Path, installation: Installation) -> None:
 
 
 def _show_what_landed(home: Path) -> None:
-    for sink in _CONFIG["sinks"]:
-        root = home / "exports" / sink
+    for sink, entry in _CONFIG["sinks"].items():
+        root = home / entry["config"]["dir"]
         files = sorted(path for path in root.rglob("[!.]*") if path.is_file())
         newest = [path for path in files if path.parent == files[-1].parent]
         typer.echo(f"\n{sink}: {len(files)} files in {_shown(root)}, for example in {newest[0].parent.relative_to(root)}")
@@ -113,8 +119,8 @@ def _show_query(home: Path) -> None:
 
 
 def _dev_command(home: Path) -> str:
-    config = _shown(home / CONFIG_NAME)
-    return f"make dev CONFIG={config}" if checkout_root() else f"hypaware-pipeline dev --config {config}"
+    config = shlex.quote(_shown(home / CONFIG_NAME))
+    return f"make dev CONFIG={config}" if checkout_root() == Path.cwd() else f"hypaware-pipeline dev --config {config}"
 
 
 def _shown(path: Path) -> str:
