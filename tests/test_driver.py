@@ -154,6 +154,21 @@ def test_a_source_found_damaged_while_it_is_read_does_not_stop_those_after_it(ca
     assert sum(installation.rows().values()) == 9
 
 
+@pytest.mark.parametrize("indexed", [False, True], ids=["new to the index", "known to the index"])
+def test_a_damaged_column_name_costs_its_source_only(cache, home, indexed):
+    """The whole export ended in a UnicodeDecodeError, for every dataset and sink."""
+    cache.with_day("2026-06-05", source="a").with_day("2026-06-05", source="b")
+    (data_file,) = (cache.table_directory("logs", "b") / "data").glob("*.parquet")
+    installation = AnInstallation(home, cache.root)
+    if indexed:
+        installation.due()
+    data_file.write_bytes(data_file.read_bytes().replace(b"severityText", b"severity\xe5ext"))
+    (outcome,) = installation.export()
+    assert outcome.status == "partial"
+    assert data_file.name in outcome.error
+    assert list(installation.objects()) == ["logs/day=2026-06-05/a.jsonl.gz"]
+
+
 def test_a_broken_source_keeps_the_object_it_had(cache, home):
     cache.with_day("2026-06-05", source="a").with_day("2026-06-05", source="b")
     installation = AnInstallation(home, cache.root)

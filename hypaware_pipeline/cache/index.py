@@ -249,7 +249,8 @@ def _read_rows(file: DataFile, recipe: Recipe) -> FileRows:
             parts = [(raw_days(batch, recipe), row_hashes(batch, recipe)) for batch in batches]
     except FileNotFoundError:
         raise
-    except (OSError, pa.ArrowException) as error:
+    # A damaged column name is no Arrow error: it is met when pyarrow makes text of it.
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise _damaged(file, str(error)) from None
     days = np.concatenate([np.empty(0, dtype="<i4"), *(days for days, _ in parts)], dtype="<i4")
     hashes = np.concatenate([np.empty(0, dtype="<u8"), *(hashes for _, hashes in parts)], dtype="<u8")

@@ -311,7 +311,7 @@ def _opened(path: Path, dictionaries: list[str]) -> Iterator[pq.ParquetFile]:
             yield parquet
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise SourceUnreadable(
             f"{path}: the data file cannot be read ({error}); it is damaged, restore it or purge its rows"
         ) from error
