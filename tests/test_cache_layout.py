@@ -172,7 +172,7 @@ def test_a_torn_cursor_is_an_error(tmp_path: Path, torn: str) -> None:
         cursor_of(directory)
 
 
-@pytest.mark.parametrize("name", ["..", ".", "", "/etc", "a/b", "a\\b", "a\0b", 7])
+@pytest.mark.parametrize("name", ["..", ".", "", "/etc", "a/b", "a\\b", "a\0b", "a\ud800", 7])
 def test_a_cursor_cannot_point_out_of_its_directory(tmp_path: Path, name: object) -> None:
     directory = a_source(tmp_path, "logs", "source=a", cursor={**CURRENT, "tableDir": name})
     with pytest.raises(SourceUnreadable, match="table directory"):

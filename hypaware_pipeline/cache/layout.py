@@ -31,6 +31,8 @@ _METADATA = "metadata"
 _SKIPPED = frozenset({"_hypaware_spool", ".retired"})
 _GENERATION = re.compile(r"table|table-.*|epoch=.*", re.DOTALL)
 _METADATA_SUFFIX = ".metadata.json"
+# What a directory's name cannot hold, half a surrogate pair (which JSON can spell) among it.
+_UNSAFE_IN_NAME = re.compile(r"[/\\\0\ud800-\udfff]")
 # The deepest HypAware ever nested partitions is two; a bound keeps a symbolic link to a parent from being walked for ever.
 _MAX_PARTITION_DEPTH = 8
 
@@ -211,7 +213,7 @@ def _parse_cursor(location: SourceLocation, value: Mapping[str, Any]) -> Cursor:
 
 def _table_name(location: SourceLocation, value: Mapping[str, Any]) -> str:
     name = value.get("tableDir", "table")
-    if not isinstance(name, str) or not name or name in (".", "..") or "/" in name or "\\" in name or "\0" in name:
+    if not isinstance(name, str) or not name or name in (".", "..") or _UNSAFE_IN_NAME.search(name):
         raise _bad_cursor(location, f"names {name!r} as table directory; it must be the name of a directory beside it")
     return name
 
