@@ -182,5 +182,5 @@ def test_a_cursor_cannot_point_out_of_its_directory(tmp_path: Path, name: object
 def test_a_cursor_that_is_a_directory_is_an_error(tmp_path: Path) -> None:
     directory = a_source(tmp_path, "logs", "source=a", cursor=None)
     (directory / "cursor.json").mkdir()
-    with pytest.raises(SourceUnreadable, match="cannot be read"):
+    with pytest.raises(SourceUnreadable, match=r"cannot be read \(Is a directory\); check it and its permissions"):
         cursor_of(directory)

@@ -1,3 +1,4 @@
+import datetime as dt
 import json
 import shutil
 
@@ -195,6 +196,17 @@ def test_a_corrupt_ledger_is_exit_code_1_and_named(run, config, cache):
     code, _, err = run("export", "--config", str(config))
     assert code == 1
     assert "ledger.db" in err
+
+
+def test_all_says_which_days_are_kept_and_why(run, config, cache):
+    cache.with_day("2026-06-05", rows=2).with_day("2026-06-06", rows=2)
+    assert run("export", "archive", "--config", str(config))[0] == 0
+    cache.writer.retention(dt.datetime(2026, 6, 5, 0, 0, 1, tzinfo=dt.UTC))
+    code, out, err = run("export", "archive", "--config", str(config), "--all")
+    assert code == 0
+    assert out.splitlines()[1].split()[:4] == ["archive", "logs", "1", "2"]
+    # A day asked for was left out without a word.
+    assert "archive/logs: not exported again: 2026-06-05; the cache no longer holds the day whole" in err
 
 
 def test_the_demo_exports_two_sinks_and_shows_a_query(run, tmp_path):

@@ -145,7 +145,7 @@ def read_cursor(location: SourceLocation) -> Cursor:
     except FileNotFoundError:
         return _without_cursor(location)
     except OSError as error:
-        raise _bad_cursor(location, f"cannot be read ({error.strerror})") from None
+        raise SourceUnreadable(f"{location}: '{path}' cannot be read ({error.strerror}); check it and its permissions") from None
     try:
         value = json.loads(text)
     except ValueError:

@@ -12,7 +12,7 @@ from hypaware_pipeline.errors import BadRequest, RunStorageFailed
 from hypaware_pipeline.export.beginnings import beginnings
 from hypaware_pipeline.export.driver import DayOutcome
 from hypaware_pipeline.export.installation import Installation, build_sink
-from hypaware_pipeline.export.plan import PlannedDay
+from hypaware_pipeline.export.plan import PlannedDay, Reason
 from hypaware_pipeline.export.survey import DatasetPlan, survey
 from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName, day_of, parse_day
 from hypaware_pipeline.state import checkout_root, dagster_home
@@ -145,12 +145,27 @@ def _due(plan: DatasetPlan, selection: Selection, begins: Day, report: Report) -
     due = [entry for entry in plan.days if entry.due]
     early = [entry for entry in due if entry.day != UNDATED and entry.day < begins]
     if early:
-        days = f"{early[0].day} … {early[-1].day}" if len(early) > 1 else early[0].day
         report.note(
-            f"{plan.sink}/{plan.dataset}: {sum(entry.rows for entry in early)} rows of {len(early)} days ({days}) lie before "
+            f"{plan.sink}/{plan.dataset}: {sum(entry.rows for entry in early)} rows of {_span(early)} lie before "
             f"the first day {begins}; `hypaware-pipeline first-day {early[0].day}` moves it"
         )
+    if selection.every:
+        _say_what_is_kept(plan, selection, begins, report)
     return [entry for entry in due if entry not in early and selection.wants(begins if entry.day == UNDATED else entry.day)]
+
+
+def _say_what_is_kept(plan: DatasetPlan, selection: Selection, begins: Day, report: Report) -> None:
+    """Who asks for every day is told which they do not get, and why."""
+    for reason in (Reason.SETTLING, Reason.FROZEN):
+        kept = [entry for entry in plan.days if entry.reason is reason]
+        wanted = [entry for entry in kept if selection.wants(begins if entry.day == UNDATED else entry.day)]
+        if wanted:
+            report.note(f"{plan.sink}/{plan.dataset}: not exported again: {_span(wanted)}; {reason}")
+
+
+def _span(entries: Sequence[PlannedDay]) -> str:
+    first, last = entries[0].day, entries[-1].day
+    return first if len(entries) == 1 else f"{len(entries)} days ({first} … {last})"
 
 
 def _report_unreadable(plan: DatasetPlan, due: Sequence[PlannedDay], selection: Selection, begins: Day, report: Report) -> None:
