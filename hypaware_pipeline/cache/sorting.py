@@ -81,11 +81,9 @@ class Sorter:
         if not self._runs:
             blocks = self._sorted_collection(_OUTPUT_BYTES)
         else:
-            if self._collected:
-                self._put_aside(self._sorted_collection(self._block_bytes))
-            pa.default_memory_pool().release_unused()
-            self._merge_down_to(_FAN_IN)
-            blocks = _merged(self._runs)
+            self._merge_down_to(_FAN_IN - 1)
+            # What was collected last is within the budget: it is merged from memory, as one run more.
+            blocks = _merged([*map(spill.read, self._runs), self._sorted_collection(self._block_bytes)])
         for block in _even(blocks):
             yield block.drop_columns([_KEY])
         for run in self._runs:
@@ -114,7 +112,8 @@ class Sorter:
         while len(self._runs) > most:
             count = min(most, len(self._runs) - most + 1)
             merged, self._runs = self._runs[:count], self._runs[count:]
-            self._put_aside(piece for block in _merged(merged) for piece in pieces(block, self._block_bytes, _OUTPUT_ROWS))
+            blocks = _merged([spill.read(run) for run in merged])
+            self._put_aside(piece for block in blocks for piece in pieces(block, self._block_bytes, _OUTPUT_ROWS))
             for run in merged:
                 run.unlink()
 
@@ -166,11 +165,8 @@ class _Run:
         return bool(self.block.num_rows)
 
 
-def _merged(paths: Sequence[Path]) -> Iterator[pa.RecordBatch]:
-    runs = []
-    for path in paths:
-        rest = spill.read(path)
-        runs.append(_Run(rest, next(rest)))
+def _merged(sorted_runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    runs = [_Run(rest, first) for rest in sorted_runs if (first := next(rest, None)) is not None]
     while runs:
         bound = min(run.last_key for run in runs)
         given = [part for run in runs if (part := run.give(bound)).num_rows]
