@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.configs import write_config
-from benchmarks.lab import Lab, Sample, Side, peak_megabytes, ratio, seconds, table
+from benchmarks.lab import Lab, Sample, Side, cpu_seconds, peak_megabytes, ratio, seconds, table
 
 _HEADER = ("side", "seconds", "CPU s", "times the floor", "peak MB")
 _FLOOR, _NOTHING, _ONE = "floor: import dagster", "nothing due", "one day due"
@@ -33,7 +33,7 @@ def run(lab: Lab) -> Iterator[str]:
         [
             name,
             f"{seconds(runs):.2f}",
-            f"{min(run.cpu_seconds for run in runs):.2f}",
+            f"{cpu_seconds(runs):.2f}",
             f"{1 / ratio(runs, samples[_FLOOR]):.1f}",
             f"{peak_megabytes(runs):.0f}",
         ]

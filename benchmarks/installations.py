@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pandas  # type: ignore[import-untyped]  # noqa: F401  pyarrow imports it at its first conversion to numpy
 
 import hypaware_pipeline.cache.scan
 import hypaware_pipeline.sinks.encoders.jsonl
@@ -37,7 +38,7 @@ def open_installation(home: str, cache: str, *, sinks: dict[str, str]) -> Instal
 def export_day(home: str, cache: str, *, dataset: str, day: str, kind: str) -> dict[str, float]:
     """Export a day from pin to receipt, as a run does, less Dagster. `kind` is `parquet` or `jsonl`."""
     installation = open_installation(home, cache, sinks={"bench": kind})
-    sink = build_sink(installation.config.sinks[SinkName("bench")])
+    sink = build_sink(installation.config.sinks[SinkName("bench")], {"HOME": home})
     with installation.open_ledger() as ledger:
         rows = installation.slice(DatasetName(dataset), [Day(day)])
         (outcome,) = Exporter(sink, ledger, installation.clock).export(rows)

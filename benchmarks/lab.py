@@ -42,7 +42,7 @@ class Sample:
 
     Attributes:
         seconds: Wall time of the call; of the whole process where a command was run.
-        cpu_seconds: Processor time of the whole process, over all threads.
+        cpu_seconds: Processor time of the same, over all threads.
         peak_bytes: Largest resident size of the process, imports included.
         figures: What the function returned.
     """
@@ -91,7 +91,8 @@ class Lab:
         command = [sys.executable, "-m", "benchmarks.side", side.function, json.dumps(side.arguments), str(answer)]
         sample = self.run_command(command)
         document = json.loads(answer.read_text())
-        return Sample(document["seconds"], sample.cpu_seconds, sample.peak_bytes, document["figures"])
+        print(f"  {side.function} {document['seconds']:.1f} s", file=sys.stderr, flush=True)
+        return Sample(document["seconds"], document["cpu_seconds"], sample.peak_bytes, document["figures"])
 
     def run_command(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> Sample:
         """Run a command, with `env` added to an environment that points at nobody's own installation.
@@ -115,6 +116,11 @@ class Lab:
 def seconds(samples: Iterable[Sample]) -> float:
     """The median of the wall times."""
     return statistics.median(sample.seconds for sample in samples)
+
+
+def cpu_seconds(samples: Iterable[Sample]) -> float:
+    """The median of the processor times."""
+    return statistics.median(sample.cpu_seconds for sample in samples)
 
 
 def peak_megabytes(samples: Iterable[Sample]) -> float:
