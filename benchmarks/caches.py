@@ -73,8 +73,8 @@ def fill_many_files(cache: str, *, files: int, rows_per_file: int, flushes: int)
 
 
 def append_logs(cache: str, *, rows: int, seed: int) -> None:
-    """One more flush of one file."""
-    _writer(cache).append("logs", "unknown", log_table(rows, seed=seed))
+    """One more flush of one file; another `seed` gives the file another name."""
+    _writer(cache, seed=seed).append("logs", "unknown", log_table(rows, seed=seed))
 
 
 def data_files(cache: str, dataset: str) -> list[str]:
@@ -82,8 +82,8 @@ def data_files(cache: str, dataset: str) -> list[str]:
     return sorted(map(str, (Path(cache) / "datasets" / dataset).glob("source=*/table*/data/*.parquet")))
 
 
-def _writer(cache: str) -> CacheWriter:
-    return CacheWriter(Path(cache), rng=random.Random(1))
+def _writer(cache: str, seed: int = 0) -> CacheWriter:
+    return CacheWriter(Path(cache), rng=random.Random(seed))
 
 
 def _chunks(rows: int) -> Iterator[int]:
