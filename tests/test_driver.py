@@ -4,12 +4,13 @@ import json
 import shutil
 
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from hypaware_pipeline.export.plan import Reason
 from hypaware_pipeline.model import DatasetName, Day, SinkName
 from tests.builders import a_cache, a_log
-from tests.installations import NOW, AnInstallation
+from tests.installations import JSONL, NOW, AnInstallation
 
 
 @pytest.fixture
@@ -24,6 +25,17 @@ def home(tmp_path):
 
 def statuses(outcomes):
     return {outcome.day: outcome.status for outcome in outcomes}
+
+
+def damage_column(data_file, path):
+    """Overwrite the pages of a column, and nothing else."""
+    metadata = pq.read_metadata(data_file)
+    chunks = [metadata.row_group(0).column(at) for at in range(metadata.num_columns)]
+    (chunk,) = (chunk for chunk in chunks if chunk.path_in_schema == path)
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    content = data_file.read_bytes()
+    stop = start + chunk.total_compressed_size
+    data_file.write_bytes(content[:start] + b"\xff" * (stop - start) + content[stop:])
 
 
 def test_every_row_of_a_day_is_in_its_object_and_the_receipt_balances(cache, home):
@@ -99,6 +111,9 @@ def test_a_half_evicted_day_does_not_replace_the_whole_copy_when_the_ledger_is_l
     cache.writer.retention(NOW.replace(day=5, hour=0, minute=0, second=2))
     shutil.rmtree(installation.installation.state.root)
     (outcome,) = installation.export()
+    assert outcome.status == "failed"
+    again = AnInstallation(home, cache.root, sinks={"feed": {**JSONL, "config": {"dir": "out/feed", "takeover": True}}})
+    (outcome,) = again.export()
     assert outcome.status == "kept"
     assert installation.objects() == before
 
@@ -154,6 +169,21 @@ def test_a_source_found_damaged_while_it_is_read_does_not_stop_those_after_it(ca
     assert sum(installation.rows().values()) == 9
 
 
+def test_a_damaged_row_group_costs_its_source_on_every_day_it_holds_and_is_named(cache, home):
+    """The days after the first said `the row index counts 2 rows, the scan read 0`, and `b` was not exported for them."""
+    days = ["2026-06-04", "2026-06-05", "2026-06-06"]
+    for source in ("a", "b"):
+        cache.with_rows("logs", [a_log(day, number) for number in range(2) for day in days], source=source)
+    cache.with_day("2026-06-07", source="a")
+    data_file = min((cache.table_directory("logs", "a") / "data").glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    damage_column(data_file, "body.value")
+    installation = AnInstallation(home, cache.root)
+    outcomes = installation.export()
+    assert statuses(outcomes) == {**dict.fromkeys(days, "partial"), "2026-06-07": "exported"}
+    assert all(data_file.name in outcome.error for outcome in outcomes[:3])
+    assert [outcome.receipt.exported_rows for outcome in outcomes] == [2, 2, 2, 3]
+
+
 @pytest.mark.parametrize("indexed", [False, True], ids=["new to the index", "known to the index"])
 def test_a_damaged_column_name_costs_its_source_only(cache, home, indexed):
     """The whole export ended in a UnicodeDecodeError, for every dataset and sink."""
@@ -185,10 +215,10 @@ def test_a_day_that_fails_does_not_stop_the_others(cache, home):
     for day in ("2026-06-04", "2026-06-05", "2026-06-06"):
         cache.with_day(day)
     installation = AnInstallation(home, cache.root)
+    installation.export(["2026-06-04"])
     blocked = installation.out() / "logs/day=2026-06-05"
-    blocked.parent.mkdir(parents=True)
     blocked.write_text("a file where a directory is needed")
-    outcomes = installation.export()
+    outcomes = installation.export(["2026-06-04", "2026-06-05", "2026-06-06"])
     assert statuses(outcomes) == {"2026-06-04": "exported", "2026-06-05": "failed", "2026-06-06": "exported"}
     assert "day=2026-06-05" in outcomes[1].error
 

@@ -168,6 +168,18 @@ def test_compaction_does_not_change_a_row_or_its_place(tmp_path):
     assert read(NAMED, slices, tmp_path) == read(NAMED, slices[::-1], tmp_path) == read(NAMED, [all_rows(whole)], tmp_path)
 
 
+def test_a_day_that_nobody_read_to_its_end_leaves_nothing_to_the_next(tmp_path):
+    """Its sorted runs stayed, the next day's were written behind them, and that day had the rows of both."""
+    names = [f"{row:06}" for row in range(20_000)]
+    path = write(tmp_path / "f.parquet", {"name": names})
+    slices = [FileSlice(path, {MONDAY: np.arange(0, 20_000, 2), TUESDAY: np.arange(1, 20_000, 2)})]
+    with Scan(NAMED, slices, spill_dir=tmp_path / "s", memory_bytes=100_000) as scan:
+        started = scan.batches(MONDAY)
+        next(started)
+        started.close()
+        assert [name for batch in scan.batches(TUESDAY) for name in batch.column("name").to_pylist()] == names[1::2]
+
+
 def test_columns_come_in_order_absent_ones_null_and_foreign_ones_left_out(tmp_path):
     path = write(tmp_path / "f.parquet", {"zzz": [1], "_hyp_other": [2], "name": ["a"]})
     with Scan(NAMED, [all_rows(path)], spill_dir=tmp_path / "s", memory_bytes=1 << 20) as scan:

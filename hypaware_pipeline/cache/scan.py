@@ -6,6 +6,9 @@ first of them that is asked for, and the rest waits on disk.
 Why the size of a read follows what the last one gave: a file says how large its pages are, not how large they become. A key
 dictionary of some KB repeats on every row of a VARIANT column once read, and a single value can have 70 KB.
 
+Why a failure makes the other days begin anew: what was read for them is lost half-way, and what stopped one day (a damaged row
+group, a full disk) need not stop the next.
+
 Why what small files hold is put together before it is decoded: a flush is a file of some hundred rows, and decoding them costs
 as much as decoding thousands.
 
@@ -110,6 +113,7 @@ class Scan:
         self._spill_dir = spill_dir
         self._memory_bytes = memory_bytes
         self._files: dict[int, _File] = {}
+        self._asked: set[Day] = set()
         self._read_rows = _FIRST_READ_ROWS
         self._resources = ExitStack()
         names = {column.name for column in dataset.columns}
@@ -138,6 +142,21 @@ class Scan:
             SourceUnreadable: a data file is damaged.
             SpillFailed: the disk has no room for what must be put aside.
         """
+        self._remove("run-*")  # of a day before this one, which nobody read to its end
+        try:
+            sorter = self._collected(day)
+        except Exception:
+            # Rows of other days were on their way, and some of them have arrived: those days begin anew.
+            self._remove("day-*")
+            self._files.clear()
+            raise
+        finally:
+            self._asked.add(day)
+        for batch in sorter.sorted_batches():
+            yield batch.drop_columns([_ORDER])
+
+    def _collected(self, day: Day) -> Sorter:
+        """All rows of a day; what else their row groups hold waits."""
         sorter = Sorter(self._sort_key, self._connection.cursor(), directory=self._directory, memory_bytes=self._memory_bytes)
         waiting = self._waiting_room(day)
         for rows_by_day in _ahead(map(self._decoded, _gathered(self._pieces(day)))):
@@ -148,8 +167,11 @@ class Scan:
         for batch in spill.read(waiting):
             sorter.add(batch)
         waiting.unlink(missing_ok=True)
-        for batch in sorter.sorted_batches():
-            yield batch.drop_columns([_ORDER])
+        return sorter
+
+    def _remove(self, pattern: str) -> None:
+        for path in self._directory.glob(pattern):
+            path.unlink()
 
     def _waiting_room(self, day: Day) -> Path:
         """Where rows of a day wait until it is asked for."""
@@ -165,6 +187,7 @@ class Scan:
     def _open(self, ordinal: int, piece: FileSlice) -> _File:
         """Read the footer and share the wanted rows out among the row groups."""
         path = piece.path
+        wanted_rows = {day: rows for day, rows in piece.rows.items() if day not in self._asked}
         footer = _footer(path)
         wanted = file_columns(self._dataset, footer.schema)
         shredded = [name for name in wanted if variant.is_shredded(footer.schema.field(name).type)]
@@ -172,7 +195,7 @@ class Scan:
             path = self._directory / f"unshredded-{ordinal}.parquet"
             _unshred(piece.path, path, wanted, shredded, self._connection)
             footer = _footer(path)
-        return _File(ordinal, path, wanted, footer.dictionaries, _groups(footer.group_rows, piece.rows))
+        return _File(ordinal, path, wanted, footer.dictionaries, _groups(footer.group_rows, wanted_rows))
 
     def _pieces(self, day: Day) -> Iterator[_Piece]:
         """All wanted rows of the row groups that hold rows of the day and were not read before."""
