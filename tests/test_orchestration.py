@@ -7,14 +7,19 @@ import dagster as dg
 import pytest
 
 from hypaware_pipeline.errors import BadRequest
+from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName
-from hypaware_pipeline.orchestration.build import broken_definitions, build_definitions
+from hypaware_pipeline.orchestration.build import broken_definitions, definitions_of
 from hypaware_pipeline.orchestration.partitions import daily_partitions, days_of, range_tags
 from hypaware_pipeline.orchestration.runner import Request, run_requests
 from tests.builders import a_cache
 from tests.installations import JSONL, NOW, AnInstallation
 
 LOGS = dg.AssetKey(["feed", "logs"])
+
+
+def build_definitions(installation):
+    return definitions_of(Blueprint.draw(installation))
 
 
 @pytest.fixture

@@ -129,6 +129,11 @@ def keep_reason(summary: PartitionSummary, standing: Standing, *, now: dt.dateti
     return None
 
 
+def partition_of(day: Day, first_day: Day) -> Day:
+    """The partition that stands for a day in Dagster, whose partitions are calendar days: undated rows ride with the first."""
+    return first_day if day == UNDATED else day
+
+
 def contiguous_ranges(days: Iterable[Day], keys: Sequence[Day]) -> tuple[tuple[Day, Day], ...]:
     """Group days into inclusive ranges that are contiguous within `keys` (the ordered partition keys).
 

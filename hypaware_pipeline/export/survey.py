@@ -1,5 +1,9 @@
-"""What is due now at every sink: each dataset is pinned once, and every sink that takes it is planned from that pin."""
+"""What is due now at every sink: each dataset is pinned once, and every sink that takes it is planned from that pin.
 
+Why every exception ends at the dataset: a defect that one of them meets must not keep the others from being exported.
+"""
+
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +14,8 @@ from hypaware_pipeline.export.plan import PlannedDay, Standing, plan_days
 from hypaware_pipeline.ledger import Ledger
 from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName, SourceName
 from hypaware_pipeline.plugins.registry import destination_digest
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +58,9 @@ def survey(
         try:
             pin = cache.pin(dataset)
             summaries = dict(pin.partitions())
-        except CacheError as error:
-            yield from (DatasetPlan(sink.name, dataset, (), str(error)) for sink in takers)
+        except Exception as error:
+            reason = _explained(dataset, error)
+            yield from (DatasetPlan(sink.name, dataset, (), reason) for sink in takers)
             continue
         for sink in takers:
             known = standing[sink.name].get(dataset, {})
@@ -67,6 +74,13 @@ def survey(
                 every=every,
             )
             yield DatasetPlan(sink.name, dataset, days, unreadable=pin.unreadable)
+
+
+def _explained(dataset: DatasetName, error: Exception) -> str:
+    if isinstance(error, CacheError):
+        return str(error)
+    log.error("planning %s", dataset, exc_info=error)
+    return f"unexpected {type(error).__name__}: {error}"
 
 
 def _standing(ledger: Ledger, sink: SinkName) -> dict[DatasetName, dict[Day, Standing]]:

@@ -1,5 +1,5 @@
 """What was exported: the only point of truth."""
 
-from hypaware_pipeline.ledger.ledger import Clock, Ledger, ReceiptKey
+from hypaware_pipeline.ledger.ledger import Clock, Ledger, PlanMemory, ReceiptKey
 
-__all__ = ["Clock", "Ledger", "ReceiptKey"]
+__all__ = ["Clock", "Ledger", "PlanMemory", "ReceiptKey"]

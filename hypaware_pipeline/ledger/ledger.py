@@ -45,6 +45,19 @@ class ReceiptKey:
     exported_at: str
 
 
+@dataclass(frozen=True, slots=True)
+class PlanMemory:
+    """What is remembered of planning one (sink, dataset).
+
+    Attributes:
+        revision: Changes with every receipt that is recorded.
+        nothing_due_at: The state of things at which nothing was due; None when that is not known of this revision.
+    """
+
+    revision: int = 0
+    nothing_due_at: str | None = None
+
+
 class Ledger:
     """An open ledger. Threads may share it; processes open their own. A context manager that closes it.
 
@@ -111,6 +124,7 @@ class Ledger:
         }
         with self._writing() as connection:
             _upsert(connection, schema.receipts, key, values)
+            _forget_plan(connection, receipt.sink, receipt.dataset)
 
     def receipt(self, sink: SinkName, dataset: DatasetName, day: Day) -> Receipt | None:
         """The last receipt of one day; None when it was never exported."""
@@ -143,6 +157,29 @@ class Ledger:
             raise LedgerUnreadable(
                 f"ledger {place}: the receipt of {of_what} is damaged ({error!r}); restore the ledger from a backup"
             ) from error
+
+    # --- planning --------------------------------------------------------------------------------------------------------------
+
+    def plan_memory(self, sink: SinkName) -> Mapping[DatasetName, PlanMemory]:
+        """What is remembered of planning a sink's datasets; one without a memory is absent."""
+        c = schema.plan_memory.c
+        with self._reading() as connection:
+            rows = connection.execute(sa.select(c.dataset, c.revision, c.nothing_due_at).where(c.sink == sink)).all()
+        return {DatasetName(dataset): PlanMemory(revision, state) for dataset, revision, state in rows}
+
+    def remember_nothing_due(self, sink: SinkName, dataset: DatasetName, *, state: str, revision: int) -> None:
+        """Remember that nothing was due in this state of things.
+
+        `revision` is the one read before planning; if a receipt was recorded since, the plan did not know it and nothing is
+        remembered.
+        """
+        key = {"sink": sink, "dataset": dataset}
+        with self._writing() as connection:
+            stored = connection.execute(
+                sa.select(schema.plan_memory.c.revision).where(_matches(schema.plan_memory, key))
+            ).scalar()
+            if (stored or 0) == revision:
+                _upsert(connection, schema.plan_memory, key, {"revision": revision, "nothing_due_at": state})
 
     # --- beginnings ------------------------------------------------------------------------------------------------------------
 
@@ -217,6 +254,13 @@ def _upsert(connection: sa.Connection, table: sa.Table, key: dict[str, Any], val
     updated = connection.execute(table.update().where(_matches(table, key)).values(**values))
     if updated.rowcount == 0:
         connection.execute(table.insert().values(**key, **values))
+
+
+def _forget_plan(connection: sa.Connection, sink: SinkName, dataset: DatasetName) -> None:
+    table, key = schema.plan_memory, {"sink": sink, "dataset": dataset}
+    values = {"revision": table.c.revision + 1, "nothing_due_at": None}
+    if connection.execute(table.update().where(_matches(table, key)).values(**values)).rowcount == 0:
+        connection.execute(table.insert().values(**key, revision=1))
 
 
 # --- what went wrong -----------------------------------------------------------------------------------------------------------

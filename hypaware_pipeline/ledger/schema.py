@@ -64,6 +64,17 @@ sink_starts = sa.Table(
 )
 """The UTC day each sink was first seen."""
 
+plan_memory = sa.Table(
+    "plan_memory",
+    metadata,
+    sa.Column("sink", sa.String, primary_key=True),
+    sa.Column("dataset", sa.String, primary_key=True),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("nothing_due_at", sa.String),
+)
+"""Per (sink, dataset): how many receipts were recorded since there is this table, and the state of things at which the plan last
+found nothing due (null when it did not, or a receipt was recorded since)."""
+
 
 def timestamp(now: dt.datetime) -> str:
     """An aware moment as the ledger writes it: UTC, ISO-8601 with milliseconds and `Z`."""
@@ -115,5 +126,9 @@ def _create_first_tables(connection: sa.Connection) -> None:
     metadata.create_all(connection, tables=[meta, receipts, first_day, sink_starts], checkfirst=False)
 
 
-_MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_create_first_tables,)
+def _create_plan_memory(connection: sa.Connection) -> None:
+    metadata.create_all(connection, tables=[plan_memory], checkfirst=False)
+
+
+_MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_create_first_tables, _create_plan_memory)
 """Step n brings schema n to n+1. Append only: a ledger in use has run the earlier ones."""

@@ -4,71 +4,95 @@ Why cache assets are external: a step that fails for one day makes Dagster skip 
 HypAware's; nothing here produces it.
 
 Why one asset per (sink, dataset): it is the grain at which a person asks, retries and is told.
+
+Why the column schema stands on the definition: on every event it would be 12 KB per day of Dagster's database.
 """
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
+from hypaware_pipeline.datasets import KNOWN_DATASETS
 from hypaware_pipeline.export.slices import CacheSlice
+from hypaware_pipeline.model import DatasetName, SinkName
+from hypaware_pipeline.orchestration.naming import BROKEN, CACHE, Names
 
-CACHE = "cache"
-"""First part of every cache asset's key, and the name of their group."""
+_PRODUCED_ELSEWHERE = (
+    "It cannot be materialized from here: leave `{key}` out of a backfill, and choose the assets of a sink, which read it."
+)
 
-CACHE_IO_MANAGER = "cache_io_manager"
+
+@dataclass(frozen=True, slots=True)
+class SinkAssetTexts:
+    """What all assets of a sink say of it. `first_seen` is the UTC day the sink was first seen, if that is known."""
+
+    sink: SinkName
+    kinds: Sequence[str]
+    first_seen: str | None
 
 
-def cache_asset(dataset: str, slug: str, partitions: dg.PartitionsDefinition) -> dg.AssetSpec:
+def cache_asset(names: Names, dataset: DatasetName, slug: str, partitions: dg.PartitionsDefinition) -> dg.AssetSpec:
     """The cache of one dataset, as HypAware keeps it."""
+    key = names.cache_key(slug)
+    what = f"HypAware's cache of `{dataset}`: live rows by UTC day. Written by HypAware alone; only ever read here."
     return dg.AssetSpec(
-        key=[CACHE, slug],
-        group_name=CACHE,
+        key=key,
+        group_name=names.plain(CACHE),
         partitions_def=partitions,
         kinds={"iceberg", "hypaware"},
-        description=f"HypAware's cache of `{dataset}`: live rows by UTC day. Written by HypAware alone; only ever read here.",
-        metadata={"dataset": dataset},
-    ).with_io_manager_key(CACHE_IO_MANAGER)
+        description=f"{what}\n\n{_PRODUCED_ELSEWHERE.format(key=key.to_user_string())}",
+        metadata={"dataset": dataset, **_column_schema(dataset)},
+    ).with_io_manager_key(names.cache_io_manager)
 
 
 def sink_asset(
-    *,
+    names: Names,
     sink: str,
-    sink_slug: str,
-    dataset: str,
-    dataset_slug: str,
-    kinds: Sequence[str],
+    slug: str,
+    *,
+    dataset: DatasetName,
+    texts: SinkAssetTexts,
     description: str,
     partitions: dg.PartitionsDefinition,
-    first_seen: str | None,
 ) -> dg.AssetsDefinition:
-    """The copy of one dataset at one sink. `first_seen` is the UTC day the sink was first seen, if that is known."""
+    """The copy of one dataset at one sink; `sink` and `slug` are the two slugs of its key."""
 
     def export(rows: CacheSlice) -> CacheSlice:
         return rows
 
+    first_seen = {"first_seen": texts.first_seen} if texts.first_seen else {}
     with warnings.catch_warnings():
         # Backfill policies are marked beta; without one, a backfill of a year is 365 runs.
         warnings.simplefilter("ignore", dg.BetaWarning)
         return dg.asset(
-            key=[sink_slug, dataset_slug],
-            ins={"rows": dg.AssetIn(key=[CACHE, dataset_slug])},
-            io_manager_key=io_manager_key(sink_slug),
+            key=names.sink_key(sink, slug),
+            ins={"rows": dg.AssetIn(key=names.cache_key(slug))},
+            io_manager_key=names.io_manager(sink),
             partitions_def=partitions,
             backfill_policy=dg.BackfillPolicy.single_run(),
-            group_name=sink_slug,
-            kinds=set(kinds),
-            pool=f"sink_{sink_slug}",
+            group_name=names.plain(sink),
+            kinds=set(texts.kinds),
+            tags={"hypaware/sink": sink, "hypaware/dataset": slug},
+            pool=names.plain(f"sink_{sink}"),
             description=description,
-            metadata={"dataset": dataset, "sink": sink, **({"first_seen": first_seen} if first_seen else {})},
+            metadata={"dataset": dataset, "sink": texts.sink, **first_seen, **_column_schema(dataset)},
         )(export)
 
 
-def broken_asset(slug: str, title: str, reason: str) -> dg.AssetSpec:
+def broken_asset(names: Names, slug: str, title: str, reason: str) -> dg.AssetSpec:
     """Something that could not be built: an asset that says why, and cannot be run."""
-    return dg.AssetSpec(key=["broken", slug], group_name="broken", kinds={"error"}, description=f"{title}\n\n{reason}")
+    return dg.AssetSpec(
+        key=names.broken_key(slug), group_name=names.plain(BROKEN), kinds={"error"}, description=f"{title}\n\n{reason}"
+    )
 
 
-def io_manager_key(sink_slug: str) -> str:
-    """Under which a sink's IO manager is bound."""
-    return f"{sink_slug}_io_manager"
+def _column_schema(dataset: DatasetName) -> dict[str, Any]:
+    """The declared columns; of an open dataset nothing is known before its rows are read."""
+    known = KNOWN_DATASETS.get(dataset)
+    if known is None:
+        return {}
+    columns = [dg.TableColumn(column.name, str(column.type)) for column in known.columns]
+    return {"dagster/column_schema": dg.TableSchema(columns)}

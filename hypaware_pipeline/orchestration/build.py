@@ -1,136 +1,188 @@
-"""A config to Definitions: every dataset an external asset, every sink a group of assets with its IO manager and its job.
+"""A config to Definitions: every dataset an external asset, every sink a group of assets with its IO manager, job and schedule.
 
 Why a broken entry becomes an asset: one exception here takes the whole code location, and every other sink, with it. An asset
-that says what is wrong is seen where people look.
+that says what is wrong is seen where people look. Only `dagster definitions validate`, which asks whether all is well, is told.
+
+Why the executor is set per job: the default one belongs to the deployment these definitions are merged into.
 
 Why the observer is a resource: the CLI runs these very definitions in its own process and wants to be told of each day as it is
 done.
 """
 
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from hypaware_pipeline.config import SinkConfig
+from hypaware_pipeline.config import SinkConfig, find_config_path
 from hypaware_pipeline.config.names import distinct_slug, slug
-from hypaware_pipeline.errors import CacheError, ConfigErrors, PipelineError
-from hypaware_pipeline.export.beginnings import Beginnings, beginnings
+from hypaware_pipeline.errors import BadRequest, ConfigErrors, PipelineError
+from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.export.installation import Installation
 from hypaware_pipeline.model import DatasetName, Day
-from hypaware_pipeline.orchestration.assets import CACHE_IO_MANAGER, broken_asset, cache_asset, io_manager_key, sink_asset
+from hypaware_pipeline.orchestration.assets import SinkAssetTexts, broken_asset, cache_asset, sink_asset
 from hypaware_pipeline.orchestration.io_managers import CacheIOManager, Observer, SinkIOManager
+from hypaware_pipeline.orchestration.naming import Names
 from hypaware_pipeline.orchestration.partitions import daily_partitions
+from hypaware_pipeline.orchestration.pinning import pinned_text
 from hypaware_pipeline.orchestration.resources import BlobStoreResource, EncoderResource
+from hypaware_pipeline.orchestration.schedules import SINK_TAG, SinkAssets, sink_schedule
 from hypaware_pipeline.plugins.registry import destination_digest
 
+_VALIDATING = "DAGSTER_IS_DEFS_VALIDATION_CLI"
+"""Set by `dagster definitions validate`."""
 
-def build_definitions(installation: Installation, *, observer: Observer | None = None) -> dg.Definitions:
-    """Everything the code location shows for one configuration. Needs no network and no secret; reads directory names, no rows.
+
+def build_definitions(
+    config: Path | str | None = None, *, key_prefix: Sequence[str] = (), env: Mapping[str, str] = os.environ
+) -> dg.Definitions:
+    """Everything one configuration shows, to be a code location or merged into one. Needs no network and no secret.
+
+    A configuration that cannot be used shows as an asset that says why.
 
     Args:
-        installation: The configuration and its state.
-        observer: Told of every exported day, in the process of the run.
+        config: The config file; by default the one the environment leads to.
+        key_prefix: Put before every asset key, and with `_` before every other name.
+        env: The environment.
+
+    Raises:
+        ConfigErrors: something in the file is wrong, and `dagster definitions validate` asks.
     """
-    config = installation.config
-    begins = beginnings(installation)
-    partitions = daily_partitions(begins.first_day)
-    datasets, cache_error = _datasets(installation)
-    observe = dg.ResourceDefinition.hardcoded_resource(observer or _nobody)
-    parts = [_cache_definitions(installation, datasets, begins.first_day, partitions)]
-    parts += [_sink_definitions(installation, sink, datasets, begins, partitions, observe) for sink in config.sinks.values()]
-    broken = [
-        broken_asset(distinct_slug(name), f"Sink `{name}` cannot be built.", "\n".join(f"- {error}" for error in errors))
-        for name, errors in config.broken_sinks.items()
-    ]
-    if cache_error is not None:
-        broken.append(broken_asset("the_cache", "The cache cannot be read.", cache_error))
-    notes = {"first_day": begins.first_day, "config": str(config.path), **({"note": begins.note} if begins.note else {})}
-    common = dg.Definitions(assets=broken, executor=dg.in_process_executor, metadata=notes)
-    return dg.Definitions.merge(*parts, common)
+    names = Names(tuple(key_prefix))
 
-
-def broken_definitions(error: PipelineError) -> dg.Definitions:
-    """What the code location shows when the configuration as a whole cannot be used."""
-    reason = "\n".join(f"- {each}" for each in error.errors) if isinstance(error, ConfigErrors) else str(error)
-    title = (
-        f"The configuration {error.path} cannot be used."
-        if isinstance(error, ConfigErrors)
-        else "The configuration cannot be used."
-    )
-    return dg.Definitions(assets=[broken_asset("the_configuration", title, reason)])
-
-
-def export_job_name(sink_slug: str) -> str:
-    """The job that exports one sink."""
-    return f"export_{sink_slug}"
-
-
-def _datasets(installation: Installation) -> tuple[dict[str, DatasetName], str | None]:
-    """Dataset names by slug, from the cache's directories alone."""
-    from hypaware_pipeline.cache.layout import dataset_names, resolve_root  # light: lists directories
+    def draw() -> str:
+        path = find_config_path(None if config is None else Path(config), env)
+        return Blueprint.draw(Installation.load(path, env)).to_text()
 
     try:
-        return {distinct_slug(name): name for name in dataset_names(resolve_root(installation.config.cache_root))}, None
-    except CacheError as error:
-        return {}, str(error)
+        text = pinned_text(names.plain("hypaware_pipeline"), draw)
+    except (BadRequest, ConfigErrors) as error:
+        if _VALIDATING in env:
+            raise
+        return broken_definitions(error, names)
+    try:
+        blueprint = Blueprint.from_text(text)
+    except ValueError:  # a run that an older version of this program queued
+        blueprint = Blueprint.from_text(draw())
+    broken = blueprint.installation.config.broken_sinks
+    if broken and _VALIDATING in env:
+        errors = [error for of_sink in broken.values() for error in of_sink]
+        raise ConfigErrors(str(blueprint.installation.config.path), errors)
+    return definitions_of(blueprint, names=names)
 
 
-def _cache_definitions(
-    installation: Installation, datasets: dict[str, DatasetName], begins: Day, partitions: dg.PartitionsDefinition
-) -> dg.Definitions:
+def definitions_of(blueprint: Blueprint, *, names: Names | None = None, observer: Observer | None = None) -> dg.Definitions:
+    """What a blueprint shows.
+
+    Args:
+        blueprint: All that shapes it.
+        names: How things are called.
+        observer: Told of every exported day, in the process of the run.
+    """
+    plan = _Plan(blueprint, names or Names(), dg.ResourceDefinition.hardcoded_resource(observer or _nobody))
+    config, begins = blueprint.installation.config, blueprint.beginnings
+    broken = [
+        broken_asset(
+            plan.names, distinct_slug(name), f"Sink `{name}` cannot be built.", "\n".join(f"- {each}" for each in errors)
+        )
+        for name, errors in config.broken_sinks.items()
+    ]
+    if blueprint.cache_error is not None:
+        broken.append(broken_asset(plan.names, "the_cache", "The cache cannot be read.", blueprint.cache_error))
+    notes = {"first_day": begins.first_day, "config": str(config.path), **({"note": begins.note} if begins.note else {})}
+    return dg.Definitions.merge(
+        _cache_definitions(plan),
+        *(_sink_definitions(plan, sink) for sink in config.sinks.values()),
+        dg.Definitions(assets=broken, metadata=notes),
+    )
+
+
+def broken_definitions(error: PipelineError, names: Names | None = None) -> dg.Definitions:
+    """What the code location shows when the configuration as a whole cannot be used."""
+    title, reason = "The configuration cannot be used.", str(error)
+    if isinstance(error, ConfigErrors):
+        title = f"The configuration {error.path} cannot be used."
+        reason = "\n".join(f"- {each}" for each in error.errors)
+    return dg.Definitions(assets=[broken_asset(names or Names(), "the_configuration", title, reason)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What the parts share."""
+
+    blueprint: Blueprint
+    names: Names
+    observe: dg.ResourceDefinition
+
+    @property
+    def first_day(self) -> Day:
+        return self.blueprint.beginnings.first_day
+
+    @property
+    def datasets(self) -> dict[str, DatasetName]:
+        """Names by slug."""
+        return {distinct_slug(name): name for name in self.blueprint.datasets}
+
+
+def _cache_definitions(plan: _Plan) -> dg.Definitions:
+    installation, partitions = plan.blueprint.installation, daily_partitions(plan.first_day)
     manager = CacheIOManager(
         cache_root=str(installation.config.cache_root),
         index_dir=str(installation.state.index),
         spill_dir=str(installation.state.spill),
         floor_day=installation.config.floor_day,
-        first_day=begins,
-        datasets={key: str(name) for key, name in datasets.items()},
+        first_day=plan.first_day,
+        datasets={key: str(name) for key, name in plan.datasets.items()},
     )
     return dg.Definitions(
-        assets=[cache_asset(name, key, partitions) for key, name in datasets.items()],
-        resources={CACHE_IO_MANAGER: manager},
+        assets=[cache_asset(plan.names, name, key, partitions) for key, name in plan.datasets.items()],
+        resources={plan.names.cache_io_manager: manager},
     )
 
 
-def _sink_definitions(
-    installation: Installation,
-    sink: SinkConfig,
-    datasets: dict[str, DatasetName],
-    begins: Beginnings,
-    partitions: dg.PartitionsDefinition,
-    observe: dg.ResourceDefinition,
-) -> dg.Definitions:
-    """One sink: an asset per dataset it takes, its IO manager, its job."""
-    taken = {key: name for key, name in datasets.items() if sink.takes(name)}
-    manager = SinkIOManager(
-        sink=sink.name,
-        prefix=sink.prefix,
-        destination=destination_digest(sink),
-        ledger=str(Path(installation.state.ledger)),
-        first_day=begins.first_day,
-        encoder=EncoderResource(plugin=sink.writer, settings=dict(sink.writer_settings)),
-        blob_store=BlobStoreResource(plugin=sink.destination, settings=dict(sink.destination_settings)),
-        observer=observe,
-    )
+def _sink_definitions(plan: _Plan, sink: SinkConfig) -> dg.Definitions:
+    """One sink: an asset per dataset it takes, its IO manager, its job and its schedule."""
+    installation, partitions = plan.blueprint.installation, daily_partitions(plan.first_day)
+    taken = {key: name for key, name in plan.datasets.items() if sink.takes(name)}
+    texts = SinkAssetTexts(sink.name, _kinds(sink), plan.blueprint.beginnings.sink_starts.get(sink.name))
     assets = [
         sink_asset(
-            sink=sink.name,
-            sink_slug=sink.slug,
-            dataset=name,
-            dataset_slug=key,
-            kinds=_kinds(sink),
-            description=_description(sink, name),
-            partitions=partitions,
-            first_seen=begins.sink_starts.get(sink.name),
+            plan.names, sink.slug, key, dataset=name, texts=texts, description=_description(sink, name), partitions=partitions
         )
         for key, name in taken.items()
     ]
-    jobs: list[Any] = []
-    if assets:
-        selection = dg.AssetSelection.assets(*(asset.key for asset in assets))
-        jobs = [dg.define_asset_job(export_job_name(sink.slug), selection=selection, tags={"hypaware/sink": sink.slug})]
-    return dg.Definitions(assets=assets, jobs=jobs, resources={io_manager_key(sink.slug): manager})
+    resources: dict[str, Any] = {plan.names.io_manager(sink.slug): _sink_io_manager(plan, sink)}
+    if not assets:
+        return dg.Definitions(resources=resources)
+    job = dg.define_asset_job(
+        plan.names.job(sink.slug),
+        selection=dg.AssetSelection.assets(*(asset.key for asset in assets)),
+        tags={SINK_TAG: sink.slug},
+        executor_def=dg.in_process_executor,
+        description=f"Exports days of sink `{sink.name}`.",
+    )
+    schedules = []
+    if sink.schedule is not None:
+        begins = dict.fromkeys(taken.values(), plan.first_day)
+        mine = SinkAssets(sink, taken, begins, partitions)
+        schedules = [sink_schedule(installation, mine, plan.names, sink.schedule)]
+    return dg.Definitions(assets=assets, jobs=[job], schedules=schedules, resources=resources)
+
+
+def _sink_io_manager(plan: _Plan, sink: SinkConfig) -> SinkIOManager:
+    return SinkIOManager(
+        sink=sink.name,
+        prefix=sink.prefix,
+        destination=destination_digest(sink),
+        ledger=str(plan.blueprint.installation.state.ledger),
+        first_day=plan.first_day,
+        encoder=EncoderResource(plugin=sink.writer, settings=dict(sink.writer_settings)),
+        blob_store=BlobStoreResource(plugin=sink.destination, settings=dict(sink.destination_settings)),
+        observer=plan.observe,
+    )
 
 
 def _kinds(sink: SinkConfig) -> list[str]:

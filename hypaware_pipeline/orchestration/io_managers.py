@@ -15,10 +15,11 @@ from typing import Any
 import dagster as dg
 
 from hypaware_pipeline.export.driver import DayOutcome, Exporter
+from hypaware_pipeline.export.plan import partition_of
 from hypaware_pipeline.export.slices import CacheSlice
 from hypaware_pipeline.ledger import Ledger
 from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName
-from hypaware_pipeline.orchestration.partitions import days_of, partition_of
+from hypaware_pipeline.orchestration.partitions import days_of
 from hypaware_pipeline.orchestration.resources import BlobStoreResource, EncoderResource
 from hypaware_pipeline.sinks.blob import BlobSink
 

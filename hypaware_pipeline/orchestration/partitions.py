@@ -14,16 +14,13 @@ from hypaware_pipeline.model import UNDATED, Day, date_of
 
 RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"
+DAYS_TAG = "hypaware/days"
+"""The same for people: `2026-06-01` or `2026-06-01 to 2026-06-05`. What runs are searched by in the UI."""
 
 
 def daily_partitions(first_day: Day) -> dg.DailyPartitionsDefinition:
     """Every UTC day from `first_day` to today, today included."""
     return dg.DailyPartitionsDefinition(start_date=date_of(first_day).isoformat(), timezone="UTC", end_offset=1)
-
-
-def partition_of(day: Day, first_day: Day) -> Day:
-    """The partition that stands for a day in Dagster."""
-    return first_day if day == UNDATED else day
 
 
 def days_of(keys: list[str], first_day: Day) -> list[Day]:
@@ -44,4 +41,4 @@ def range_tags(partitions: dg.DailyPartitionsDefinition, first: Day, last: Day) 
         if not partitions.has_partition_key(day):
             keys = partitions.get_partition_keys()
             raise BadRequest(f"there is no partition {day}; partitions run from {keys[0]} to {keys[-1]}")
-    return {RANGE_START_TAG: first, RANGE_END_TAG: last}
+    return {RANGE_START_TAG: first, RANGE_END_TAG: last, DAYS_TAG: first if first == last else f"{first} to {last}"}

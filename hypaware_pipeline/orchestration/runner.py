@@ -10,14 +10,15 @@ from dataclasses import dataclass
 import dagster as dg
 
 from hypaware_pipeline.config.names import distinct_slug
-from hypaware_pipeline.export.beginnings import beginnings
+from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.export.driver import DayOutcome
 from hypaware_pipeline.export.installation import Installation
-from hypaware_pipeline.export.plan import contiguous_ranges
+from hypaware_pipeline.export.plan import contiguous_ranges, partition_of
 from hypaware_pipeline.model import DatasetName, Day, SinkName
-from hypaware_pipeline.orchestration.build import build_definitions, export_job_name
+from hypaware_pipeline.orchestration.build import definitions_of
 from hypaware_pipeline.orchestration.io_managers import Observer
-from hypaware_pipeline.orchestration.partitions import daily_partitions, partition_of, range_tags
+from hypaware_pipeline.orchestration.naming import Names
+from hypaware_pipeline.orchestration.partitions import daily_partitions, range_tags
 
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """The observer reports; Dagster's own event log would bury it. Everything stays in the instance, for the UI."""
@@ -56,14 +57,15 @@ def run_requests(
         BadRequest: a day has no partition.
     """
     counted = _Counting(observer)
-    defs = build_definitions(installation, observer=counted)
-    begins = beginnings(installation).first_day
+    blueprint, names = Blueprint.draw(installation), Names()
+    defs = definitions_of(blueprint, names=names, observer=counted)
+    begins = blueprint.beginnings.first_day
     partitions = daily_partitions(begins)
     keys = [Day(key) for key in partitions.get_partition_keys()]
     for request in requests:
         sink = installation.config.sinks[request.sink]
-        job = defs.resolve_job_def(export_job_name(sink.slug))
-        asset = dg.AssetKey([sink.slug, distinct_slug(request.dataset)])
+        job = defs.resolve_job_def(names.job(sink.slug))
+        asset = names.sink_key(sink.slug, distinct_slug(request.dataset))
         for first, last in contiguous_ranges((partition_of(day, begins) for day in request.days), keys):
             counted.days = 0
             result = job.execute_in_process(

@@ -1,0 +1,112 @@
+"""All that decides what a code location shows: drawn once from the config file, the ledger and the cache's directories.
+
+Why it is one value that can be written down: a run is started minutes after it was asked for, in a process of its own, and must
+find the assets it was asked for there, whatever became of the config file meanwhile. Dagster keeps the text for it.
+
+Why the resolved config is written down and not the file's text: what a file means depends on its place, on the environment and on
+HypAware's own file. No secret is in it: a resolved config holds the names of variables, never their values.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from pydantic import TypeAdapter
+
+from hypaware_pipeline.cache.layout import dataset_names, resolve_root
+from hypaware_pipeline.config import Config, SinkConfig
+from hypaware_pipeline.errors import CacheError, ConfigError, ConfigErrorKind
+from hypaware_pipeline.export.beginnings import Beginnings, beginnings
+from hypaware_pipeline.export.installation import Clock, Installation, utc_now
+from hypaware_pipeline.model import DatasetName, Day, SinkName
+from hypaware_pipeline.state import StateDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """What a code location shows.
+
+    Attributes:
+        datasets: What the cache has.
+        cache_error: Why it could not be looked at.
+    """
+
+    installation: Installation
+    beginnings: Beginnings
+    datasets: tuple[DatasetName, ...]
+    cache_error: str | None = None
+
+    @classmethod
+    def draw(cls, installation: Installation) -> Self:
+        """Look at everything now. Reads directory names, and rows only when the first day is to be chosen."""
+        begins = beginnings(installation)
+        try:
+            return cls(installation, begins, dataset_names(resolve_root(installation.config.cache_root)))
+        except CacheError as error:
+            return cls(installation, begins, (), str(error))
+
+    def to_text(self) -> str:
+        """As JSON; `from_text` reads it back."""
+        config = self.installation.config
+        document = _Document(
+            path=config.path,
+            sinks=list(config.sinks.values()),
+            broken={
+                name: [(error.kind, error.pointer, error.message) for error in errors]
+                for name, errors in config.broken_sinks.items()
+            },
+            cache_root=config.cache_root,
+            wanted_first_day=config.first_day,
+            floor_day=config.floor_day,
+            state=self.installation.state.root,
+            first_day=self.beginnings.first_day,
+            note=self.beginnings.note,
+            sink_starts=dict(self.beginnings.sink_starts),
+            datasets=list(self.datasets),
+            cache_error=self.cache_error,
+        )
+        return _FORM.dump_json(document).decode()
+
+    @classmethod
+    def from_text(cls, text: str, *, clock: Clock = utc_now) -> Self:
+        """Read what `to_text` wrote.
+
+        Raises:
+            ValueError: another version of this program wrote it.
+        """
+        document = _FORM.validate_json(text)
+        config = Config(
+            path=document.path,
+            sinks={sink.name: sink for sink in document.sinks},
+            broken_sinks={name: tuple(ConfigError(*error) for error in errors) for name, errors in document.broken.items()},
+            cache_root=document.cache_root,
+            first_day=document.wanted_first_day,
+            floor_day=document.floor_day,
+        )
+        return cls(
+            installation=Installation(config, StateDirectory(document.state), clock),
+            beginnings=Beginnings(document.first_day, document.note, document.sink_starts),
+            datasets=tuple(document.datasets),
+            cache_error=document.cache_error,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A blueprint as plain data."""
+
+    path: Path
+    sinks: list[SinkConfig]
+    broken: dict[str, list[tuple[ConfigErrorKind, str, str]]]
+    cache_root: Path
+    wanted_first_day: Day | None
+    floor_day: Day
+    state: Path
+    first_day: Day
+    note: str | None
+    sink_starts: dict[SinkName, Day]
+    datasets: list[DatasetName]
+    cache_error: str | None
+
+
+_FORM = TypeAdapter(_Document)
