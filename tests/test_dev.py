@@ -22,6 +22,9 @@ ASSETS = """
 } } } } }
 """
 
+HANGS_AFTER = 240
+"""Seconds; a server that was to end and did not would hold up the suite for ever."""
+
 
 @pytest.fixture
 def config(tmp_path):
@@ -84,7 +87,7 @@ def test_dev_shows_the_assets_whatever_lies_where_it_was_started_and_ends_on_a_s
     (repository,) = location["locationOrLoadError"]["repositories"]
     assert ["archive", "logs"] in [node["assetKey"]["path"] for node in repository["assetNodes"]]
     os.killpg(process.pid, signal.SIGTERM)
-    printed, _ = process.communicate()
+    printed, _ = process.communicate(timeout=HANGS_AFTER)
     assert "Warning: Function" not in printed
     with pytest.raises(OSError, match="refused"):
         ask(port, ASSETS)
@@ -96,7 +99,7 @@ def test_a_taken_port_is_said_before_anything_is_started(dev, tmp_path):
         taken.listen()
         port = str(taken.getsockname()[1])
         process = dev("--port", port)
-        printed, _ = process.communicate()
+        printed, _ = process.communicate(timeout=HANGS_AFTER)
     assert process.returncode == 2
     assert f"127.0.0.1:{port}" in printed
     assert "--port" in printed
@@ -105,5 +108,5 @@ def test_a_taken_port_is_said_before_anything_is_started(dev, tmp_path):
 
 def test_a_port_that_is_none_is_bad_input(dev):
     process = dev("--port", "65536")
-    process.communicate()
+    process.communicate(timeout=HANGS_AFTER)
     assert process.returncode == 2
