@@ -38,7 +38,8 @@ class AnInstallation:
         self.home = home
         self.now = now
         path = write_config(home, cache, **config)
-        self.installation = Installation.load(path, {"HOME": str(home)}, clock=lambda: self.now)
+        self.env = {"HOME": str(home)}
+        self.installation = Installation.load(path, self.env, clock=lambda: self.now)
 
     def plan(self, *, sink: str = "feed", dataset: str = "logs", every: bool = False) -> list[PlannedDay]:
         """What is due, and what is not, of one (sink, dataset)."""
@@ -55,7 +56,7 @@ class AnInstallation:
     def export(self, days: list[str] | None = None, *, sink: str = "feed", dataset: str = "logs") -> list[DayOutcome]:
         """Export the given days, or those that are due."""
         wanted = [Day(day) for day in (self.due(sink=sink, dataset=dataset) if days is None else days)]
-        blob_sink = build_sink(self.installation.config.sinks[SinkName(sink)])
+        blob_sink = build_sink(self.installation.config.sinks[SinkName(sink)], self.env)
         with self.installation.open_ledger() as ledger:
             exporter = Exporter(blob_sink, ledger, self.installation.clock)
             return list(exporter.export(self.installation.slice(DatasetName(dataset), wanted)))

@@ -241,6 +241,7 @@ def test_a_sink_is_read_with_its_defaults_filled_in(files: Files) -> None:
         writer_settings={"codec": "zstd", "level": 3, "row_group_bytes": 32 * 2**20},
         destination_settings={"dir": str(files.home / "out")},
         place=("file", *(files.home / "out").parts),
+        supports=("queryable",),
     )
 
 

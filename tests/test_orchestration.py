@@ -120,8 +120,8 @@ def test_one_bad_day_of_a_range_is_failed_and_the_others_are_materialized(cache,
     for day in days:
         cache.with_day(day)
     installation = AnInstallation(home, cache.root)
+    installation.export(["2026-06-04"])
     obstacle = installation.out() / "logs/day=2026-06-06"
-    obstacle.parent.mkdir(parents=True)
     obstacle.write_text("")
     run(installation, instance, *days)
     assert statuses(instance, installation, *days) == ["MATERIALIZED", "MATERIALIZED", "FAILED", "MATERIALIZED", "MATERIALIZED"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hypaware_pipeline.config import Config, SinkConfig, load_config
+from hypaware_pipeline.config.references import Secrets
 from hypaware_pipeline.errors import SinkHalted
 from hypaware_pipeline.model import SinkName
 from hypaware_pipeline.plugins.bundled import BUNDLED_PLUGINS
@@ -21,6 +22,7 @@ PARQUET = "@hypaware/format-parquet"
 JSONL = "@hypaware/format-jsonl"
 LOCAL = "@hypaware/local-fs"
 WRITERS = f"use {PARQUET} or {JSONL}"
+NO_SECRETS = Secrets("archive", {})
 
 
 class Home:
@@ -73,7 +75,9 @@ def test_unknown_plugins_are_both_named_with_those_there_are(home: Home) -> None
 
 
 def test_a_store_cannot_be_the_writer(home: Home) -> None:
-    message = f"'{LOCAL}' cannot write: it provides hypaware.blob-store, a writer hypaware.encoder; {WRITERS}"
+    message = (
+        f"'{LOCAL}' cannot write: it provides hypaware.blob-store, a writer hypaware.encoder or hypaware.table-format; {WRITERS}"
+    )
     assert home.broken({"writer": LOCAL, "destination": LOCAL}) == [("sink_writer_invalid", "/sinks/archive/writer", message)]
 
 
@@ -85,7 +89,7 @@ def test_a_pair_that_does_not_fit_names_what_is_required_and_what_is_provided(ho
 
 def test_there_is_no_request_plugin_yet(home: Home) -> None:
     ((kind, pointer, _),) = home.broken({"plugin": "@hypaware/central"})
-    assert (kind, pointer) == ("sink_plugin_unknown", "/sinks/archive/plugin")
+    assert (kind, pointer) == ("sink_plugin_not_active", "/sinks/archive/plugin")
     ((kind, pointer, message),) = home.broken({"plugin": LOCAL})
     assert (kind, pointer) == ("sink_pair_incompatible", "/sinks/archive/plugin")
     assert "a request sink hypaware.http-endpoint; there is none yet" in message
@@ -173,7 +177,7 @@ def test_an_option_out_of_bounds_is_said_with_the_bounds(home: Home, entry: dict
 
 
 def test_an_option_of_the_other_format_is_unknown_and_the_known_ones_are_listed(home: Home) -> None:
-    known = "compression, datasets, dir, level, prefix, schedule"
+    known = "before_tick, before_tick_timeout_seconds, compression, datasets, dir, level, prefix, schedule, start, takeover"
     message = f"unrecognized key 'codec'; known are {known}"
     assert home.broken(jsonl(codec="zstd")) == [("sink_config_invalid", "/sinks/archive/config/codec", message)]
 
@@ -207,7 +211,7 @@ def test_a_plugins_entry_sets_what_its_sinks_do_not(
 def test_what_is_wrong_in_a_plugins_entry_is_said_there(home: Home) -> None:
     found = home.broken(parquet(), *with_codec(codec="lz5", page_size=0, color="red"))
     assert [(kind, pointer) for kind, pointer, _ in found] == [
-        ("plugin_config_invalid", f"/plugins/0/config/{key}") for key in ("codec", "page_size", "color")
+        ("config_section_invalid", f"/plugins/0/config/{key}") for key in ("codec", "page_size", "color")
     ]
 
 
@@ -230,13 +234,13 @@ def test_a_wrong_entry_breaks_only_the_sinks_that_use_the_plugin(home: Home) -> 
 )
 def test_the_settings_are_the_encoders_own_to_the_last_default(home: Home, entry: dict[str, Any]) -> None:
     sink = home.sink(entry)
-    encoder = BUNDLED.encoder(sink.writer, sink.writer_settings)
+    encoder = BUNDLED.encoder(sink.writer, sink.writer_settings, NO_SECRETS)
     assert encoder.spec.settings == sink.writer_settings
 
 
 def test_the_store_is_rooted_at_the_directory(home: Home) -> None:
     sink = home.sink(parquet(prefix="a"))
-    store = BUNDLED.store(sink.destination, sink.destination_settings)
+    store = BUNDLED.store(sink.destination, sink.destination_settings, NO_SECRETS)
     assert store.uri("a/b") == (home.path / "out" / "a" / "b").as_uri()
     assert store.put("a/b", lambda out: out.write(b"hello")) == 5
     assert (home.path / "out" / "a" / "b").read_bytes() == b"hello"
@@ -253,13 +257,13 @@ def test_a_plugin_that_is_gone_halts_the_sink(home: Home) -> None:
     sink = home.sink(parquet())
     nothing = Registry(())
     with pytest.raises(SinkHalted, match=PARQUET):
-        nothing.encoder(sink.writer, sink.writer_settings)
+        nothing.encoder(sink.writer, sink.writer_settings, NO_SECRETS)
     with pytest.raises(SinkHalted, match=LOCAL):
-        nothing.store(sink.destination, sink.destination_settings)
+        nothing.store(sink.destination, sink.destination_settings, NO_SECRETS)
     with pytest.raises(SinkHalted, match=LOCAL):
-        BUNDLED.encoder(LOCAL, {})
+        BUNDLED.encoder(LOCAL, {}, NO_SECRETS)
     with pytest.raises(SinkHalted, match=JSONL):
-        BUNDLED.store(JSONL, {})
+        BUNDLED.store(JSONL, {}, NO_SECRETS)
 
 
 @pytest.mark.parametrize("code", ["no.such.module:Encoder", "hypaware_pipeline.model:NoSuchEncoder"])
@@ -269,8 +273,8 @@ def test_a_plugin_whose_code_cannot_be_loaded_halts_only_the_sinks_that_use_it(h
     lame = replace(plugin, encoder=Provided(plugin.encoder.options, code))
     registry = Registry([lame, *(other for other in BUNDLED_PLUGINS if other is not plugin)])
     with pytest.raises(SinkHalted, match=f"'{PARQUET}'"):
-        registry.encoder(PARQUET, home.sink(parquet()).writer_settings)
-    assert registry.encoder(JSONL, home.sink(jsonl()).writer_settings).spec.format == "jsonl"
+        registry.encoder(PARQUET, home.sink(parquet()).writer_settings, NO_SECRETS)
+    assert registry.encoder(JSONL, home.sink(jsonl()).writer_settings, NO_SECRETS).spec.format == "jsonl"
 
 
 def test_resolving_a_sink_loads_no_plugin_code() -> None:

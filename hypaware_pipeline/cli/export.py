@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 from hypaware_pipeline.cli.reporting import Report
@@ -15,6 +16,7 @@ from hypaware_pipeline.export.installation import Installation, build_sink
 from hypaware_pipeline.export.plan import PlannedDay, Reason
 from hypaware_pipeline.export.survey import DatasetPlan, survey
 from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName, day_of, parse_day
+from hypaware_pipeline.sinks.configured import ConfiguredSink
 from hypaware_pipeline.state import checkout_root, dagster_home
 
 
@@ -189,11 +191,15 @@ def _run(installation: Installation, due: Sequence[PlannedDay], report: Report, 
     days: dict[tuple[SinkName, DatasetName], list[Day]] = {}
     for entry in due:
         days.setdefault((entry.sink, entry.dataset), []).append(entry.day)
-    sinks = {name: build_sink(installation.config.sinks[name]) for name, _ in days}
+
+    @cache
+    def built(name: SinkName) -> ConfiguredSink:
+        return build_sink(installation.config.sinks[name], env)
+
     with report.progress(total=len(due)) as bar, opened_instance(home) as instance:
 
         def observe(outcome: DayOutcome) -> None:
-            uris = [sinks[outcome.sink].uri(file.key) for file in outcome.receipt.files] if outcome.receipt else []
+            uris = [built(outcome.sink).uri(file.key) for file in outcome.receipt.files] if outcome.receipt else []
             report.day_done(outcome, uris)
             bar.advance(bar.task_ids[0])
 

@@ -5,7 +5,8 @@ tenth minute from 5 on to others; `5-5` is 5 to HypAware and the whole range to 
 of week HypAware takes either, others need both. What is written anew holds only what all read alike: `*`, numbers, and `*/step`
 of minutes and hours.
 
-Why day of week 7 is Sunday although HypAware, which takes it, never fires then: that is a defect there; who writes 7 means Sunday.
+Why day of week 7 is Sunday although HypAware, which takes it, never fires then: that is a defect there. Who writes 7 means
+Sunday.
 
 Why a schedule that never fires is an error: nobody means the 30th of February.
 """

@@ -29,7 +29,12 @@ MESSAGES = {
 """HypAware's own words where it has some, by pointer."""
 
 
-def _is_two(value: Any) -> int:
+def is_two(value: Any) -> int:
+    """The one version there is.
+
+    Raises:
+        ValueError: it is another one.
+    """
     if isinstance(value, bool) or value != 2:
         raise ValueError(MESSAGES["/version"])
     return 2
@@ -111,7 +116,7 @@ class Query(Shape):
 class Document(Shape):
     """A whole file. Sink entries are judged one by one, later: a bad one stops no other."""
 
-    version: Annotated[Any, AfterValidator(_is_two)]
+    version: Annotated[Any, AfterValidator(is_two)]
     plugins: list[PluginEntry] | None = None
     sinks: JsonObject = Field(default_factory=dict)
     query: Query = Field(default_factory=Query)

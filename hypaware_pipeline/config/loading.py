@@ -3,8 +3,14 @@
 Why a bad sink does not raise: it must become an asset that says why, beside the others that work. What makes the file as a whole
 senseless raises, with everything that is wrong with it at once.
 
+Why what HypAware's rules say of the file beyond its sinks does not raise either: HypAware itself boots with such a file. It is in
+`problems`, for whoever asks whether the file is right.
+
 Why of two sinks that write to one place both are broken: neither has the better claim, and the receipts of one would be judged by
 the other.
+
+Why a sink that HypAware exports too is stopped: both would write its rows, and whoever reads the destination would count them
+twice.
 """
 
 import os
@@ -12,11 +18,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hypaware_pipeline.config.active import PluginEntries
 from hypaware_pipeline.config.document import MESSAGES, Document
+from hypaware_pipeline.config.entries import read_entry
 from hypaware_pipeline.config.environment import hyp_home
+from hypaware_pipeline.config.hypaware import HypAwareConfig, read_hypaware
 from hypaware_pipeline.config.names import collisions, slug
 from hypaware_pipeline.config.paths import PathRules
 from hypaware_pipeline.config.reading import read_object
+from hypaware_pipeline.config.rules import ambiguity_errors, plugin_errors, retention_errors, section_errors
 from hypaware_pipeline.config.shape import check_shape
 from hypaware_pipeline.config.sinks import PluginResolver, SinkConfig, file_place, read_sink
 from hypaware_pipeline.errors import ConfigError, ConfigErrors
@@ -36,6 +46,8 @@ class Config:
         cache_root: The directory that holds `datasets/` or `cache/datasets/`. It may not exist.
         first_day: Where partitions begin, if the file says so.
         floor_day: Rows before this day are undated.
+        problems: Everything wrong with the file, in HypAware's order; what breaks a sink is among it.
+        notes: What a person should know about HypAware's own config. None of it stops anything.
     """
 
     path: Path
@@ -44,6 +56,8 @@ class Config:
     cache_root: Path
     first_day: Day | None
     floor_day: Day
+    problems: tuple[ConfigError, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def find_config_path(explicit: Path | None, env: Mapping[str, str]) -> Path:
@@ -60,11 +74,11 @@ def find_config_path(explicit: Path | None, env: Mapping[str, str]) -> Path:
 
 
 def load_config(path: Path, env: Mapping[str, str], resolver: PluginResolver) -> Config:
-    """Read a config file.
+    """Read a config file, and HypAware's own beside it.
 
     Args:
         path: The file.
-        env: The environment, for the home directories.
+        env: The environment, for directories and for where HypAware's config is.
         resolver: The plugins; `hypaware_pipeline.plugins.registry.BUNDLED`.
 
     Raises:
@@ -72,18 +86,17 @@ def load_config(path: Path, env: Mapping[str, str], resolver: PluginResolver) ->
         BadRequest: `HYP_HOME` is not absolute.
     """
     path = path.absolute()
-    document = check_shape(Document, read_object(path), kind="config_invalid_shape", messages=MESSAGES)
-    if isinstance(document, list):
-        raise ConfigErrors(str(path), document)
+    document = _read_document(path)
     paths = PathRules.of(path, env)
-    cache_root = _cache_root(path, document, paths, env)
-    read = {
-        name: read_sink(name, raw, resolver=resolver, plugins=document.plugins, paths=paths)
-        for name, raw in document.sinks.items()
-    }
+    hypaware = read_hypaware(env)
+    cache_root, cache_notes = _cache_root(path, document, hypaware, env)
+    inherited = {entry.name: resolver.inherit(entry, paths) for entry in hypaware.layer.plugins}
+    plugins = PluginEntries(document.plugins, inherited)
+    read = {name: read_sink(name, raw, resolver=resolver, plugins=plugins, paths=paths) for name, raw in document.sinks.items()}
     good = {name: sink for name, sink in read.items() if isinstance(sink, SinkConfig)}
     broken = {name: errors for name, errors in read.items() if isinstance(errors, list)}
-    for error in _collisions(good.values(), cache_root):
+    beside = [*_collisions(good.values(), cache_root), *_exported_twice(good.values(), hypaware, resolver, env)]
+    for error in beside:
         broken.setdefault(error.pointer.removeprefix("/sinks/"), []).append(error)
     return Config(
         path=path,
@@ -92,16 +105,68 @@ def load_config(path: Path, env: Mapping[str, str], resolver: PluginResolver) ->
         cache_root=cache_root,
         first_day=None if document.first_day is None else Day(document.first_day),
         floor_day=Day(document.floor_day),
+        problems=_problems(document, broken, resolver, paths),
+        notes=(*hypaware.notes, *cache_notes),
     )
 
 
-def _cache_root(path: Path, document: Document, paths: PathRules, env: Mapping[str, str]) -> Path:
-    if document.query.cache.dir is None:
-        return hyp_home(env) / "hypaware" / "cache"
+def _read_document(path: Path) -> Document:
+    value = read_object(path)
+    document = check_shape(Document, value, kind="config_invalid_shape", messages=MESSAGES)
+    if not isinstance(document, list):
+        return document
+    sinks = value.get("sinks")
+    entries = [read_entry(name, raw) for name, raw in sinks.items()] if isinstance(sinks, dict) else []
+    raise ConfigErrors(str(path), [*document, *(error for entry in entries if isinstance(entry, list) for error in entry)])
+
+
+def _problems(
+    document: Document, broken: Mapping[str, list[ConfigError]], resolver: PluginResolver, paths: PathRules
+) -> tuple[ConfigError, ...]:
+    """Everything the rules say of a file of sound shape, nothing twice."""
+    plugins = document.plugins or ()
+    catalog = resolver.catalog(entry.name for entry in plugins)
+    retention = document.query.cache.retention
+    errors = [
+        *plugin_errors(plugins, catalog),
+        *(error for name in document.sinks for error in broken.get(name, ())),
+        *retention_errors(retention.datasets if retention else (), catalog),
+        *ambiguity_errors(plugins, document.disambiguate, catalog),
+        *section_errors(plugins, lambda entry, pointer: resolver.section_errors(entry, pointer, paths)),
+    ]
+    return tuple({(error.kind, error.pointer): error for error in reversed(errors)}.values())[::-1]
+
+
+def _cache_root(path: Path, document: Document, hypaware: HypAwareConfig, env: Mapping[str, str]) -> tuple[Path, tuple[str, ...]]:
+    """Where the cache is, and what to note about it.
+
+    HypAware reads `query.cache.dir` and, up to 1.24 at least, never looks there. So what its own file says counts only if
+    there is a cache; a directory that our file names counts in any case.
+    """
+    usual = hyp_home(env) / "hypaware" / "cache"
+    ours, theirs = document.query.cache.dir, hypaware.layer.query.cache.dir if hypaware.layer.query else None
+    pointer = "/query/cache/dir"
+    if ours is not None:
+        try:
+            return PathRules.of(path, env).resolve(ours), ()
+        except ValueError as error:
+            raise ConfigErrors(str(path), [ConfigError("config_invalid_shape", pointer, str(error))]) from None
+    if theirs is None:
+        return usual, ()
     try:
-        return paths.resolve(document.query.cache.dir)
+        named = PathRules.of(hypaware.path, env).resolve(theirs)
     except ValueError as error:
-        raise ConfigErrors(str(path), [ConfigError("config_invalid_shape", "/query/cache/dir", str(error))]) from None
+        return usual, (f"HypAware's {hypaware.path}: {pointer}: {error}; the cache is taken to be {usual}",)
+    chosen = named if _holds_a_cache(named) else usual
+    unused = usual if chosen == named else named
+    if chosen == named and not _holds_a_cache(usual):
+        return chosen, ()
+    note = f"HypAware's {hypaware.path} names the cache {named}; {chosen} is read, not {unused}: set {pointer} to choose"
+    return chosen, (note,)
+
+
+def _holds_a_cache(root: Path) -> bool:
+    return (root / "datasets").is_dir() or (root / "cache" / "datasets").is_dir()
 
 
 def _collisions(sinks: Iterable[SinkConfig], cache_root: Path) -> Iterable[ConfigError]:
@@ -121,6 +186,25 @@ def _collisions(sinks: Iterable[SinkConfig], cache_root: Path) -> Iterable[Confi
         if any(sink.place[: len(table)] == table for table in tables):
             message = f"writes into HypAware's cache at {cache_root}, which is only ever read; choose another directory"
             yield ConfigError("sink_config_invalid", f"/sinks/{sink.name}", message)
+
+
+def _exported_twice(
+    sinks: Iterable[SinkConfig], hypaware: HypAwareConfig, resolver: PluginResolver, env: Mapping[str, str]
+) -> Iterable[ConfigError]:
+    """Sinks that HypAware's own config has too, by name or by place."""
+    paths = PathRules.of(hypaware.path, env)
+    places = {
+        name: resolver.place(str(entry.get("destination")), entry.get("config") or {}, paths)
+        for name, entry in hypaware.layer.sinks.items()
+    }
+    for sink in sinks:
+        twins = [name for name, place in places.items() if name == sink.name or place == sink.place]
+        if twins and not sink.takeover:
+            message = (
+                f"HypAware exports this itself: {hypaware.path}, or its central config, has sink {_quoted(twins)} with the same "
+                "name or place. Remove it there, so that nothing is written twice; or set takeover to true in this sink's config"
+            )
+            yield ConfigError("sink_also_exported_by_hypaware", f"/sinks/{sink.name}", message)
 
 
 def _quoted(names: Iterable[str]) -> str:

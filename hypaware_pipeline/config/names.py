@@ -22,9 +22,14 @@ def slug(name: str) -> str:
     At most 60 characters. Different names may share a slug: see `collisions`.
     """
     cleaned = _UNSAFE.sub("_", name)[:_MAX_LENGTH]
-    if not cleaned or cleaned in _RESERVED or keyword.iskeyword(cleaned) or keyword.issoftkeyword(cleaned):
+    if not cleaned or is_reserved(cleaned):
         cleaned = f"{cleaned[: _MAX_LENGTH - 1]}_"
     return cleaned
+
+
+def is_reserved(name: str) -> bool:
+    """Whether the name is a Python keyword or a group of our own."""
+    return name in _RESERVED or keyword.iskeyword(name) or keyword.issoftkeyword(name)
 
 
 def distinct_slug(name: str) -> str:

@@ -4,7 +4,7 @@ Why pydantic's own report is never shown or chained: it quotes the offending val
 """
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -27,6 +27,7 @@ def check_shape(
     pointer: str = "",
     messages: Mapping[str, str] | None = None,
     context: object = None,
+    unknown_keys: Literal["forbid", "ignore"] = "forbid",
 ) -> M | list[ConfigError]:
     """The value as `model`, or everything that is wrong with it.
 
@@ -37,9 +38,10 @@ def check_shape(
         pointer: Where the value stands in the file. As in HypAware, names in pointers are not escaped.
         messages: Words for an error at a place below `pointer`, array positions written `*`, in place of pydantic's.
         context: Handed to the model's validators.
+        unknown_keys: Whether keys that no model has are errors, at any depth.
     """
     try:
-        return model.model_validate(value, context=context)
+        return model.model_validate(value, context=context, extra=unknown_keys)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
     errors: dict[str, ConfigError] = {}

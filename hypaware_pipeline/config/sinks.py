@@ -7,26 +7,32 @@ Why a resolved sink is plain data: it can be pinned as JSON for a run, and whoev
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from hypaware_pipeline.config.cron import cron_problem
-from hypaware_pipeline.config.document import JsonObject, NonEmpty, PluginEntry
-from hypaware_pipeline.config.names import slug
+from hypaware_pipeline.config.active import PluginEntries
+from hypaware_pipeline.config.catalog import Catalog
+from hypaware_pipeline.config.cron import cron_problem, plain_cron
+from hypaware_pipeline.config.document import NonEmpty, PluginEntry
+from hypaware_pipeline.config.entries import BlobEntry, RequestEntry, read_entry
+from hypaware_pipeline.config.names import is_reserved, slug
 from hypaware_pipeline.config.paths import PathRules
+from hypaware_pipeline.config.references import has_reference, reference_problems
+from hypaware_pipeline.config.rules import schedule_errors
 from hypaware_pipeline.config.shape import Shape, check_shape
-from hypaware_pipeline.errors import ConfigError
-from hypaware_pipeline.model import DatasetName, SinkName
+from hypaware_pipeline.errors import ConfigError, ConfigErrorKind
+from hypaware_pipeline.model import DatasetName, SinkName, parse_day
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 
 Settings = Mapping[str, str | int]
-"""A plugin's effective settings for one sink, defaults filled in, nothing secret."""
+"""A plugin's effective settings for one sink, defaults filled in, references to variables left as they are written."""
 
 
 def file_place(path: Path) -> tuple[str, ...]:
@@ -35,18 +41,31 @@ def file_place(path: Path) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class BeforeTick:
+    """A command, its arguments still with references to variables, and how long it may take."""
+
+    command: tuple[str, ...]
+    timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class SinkConfig:
     """A configured blob sink.
 
     Attributes:
         slug: The name as asset keys, groups and jobs carry it; unique among the sinks of a file.
-        writer: Name of the plugin that encodes.
+        writer: Name of the plugin that encodes, or of a table format.
         destination: Name of the plugin that stores.
         place: Where it writes, from the outermost part to the innermost: a kind of store, then what leads to the prefix.
             Two sinks overlap if one's place begins with the other's.
         prefix: Under which everything lies, relative to the store; may be empty.
         datasets: Names and globs; the sink takes what one of them matches.
-        schedule: 5-field cron; None when the sink has none.
+        schedule: 5-field cron as written; None when the sink has none.
+        supports: Tags of what the pair supports, such as `queryable`.
+        start: Where schedules begin: `earliest`, `now`, or a day; None leaves it to the dataset.
+        before_tick: What runs ahead of a scheduled tick.
+        encoder: Name of the plugin that encodes for a table format; None when the writer encodes.
+        takeover: Whether to export although another ledger, HypAware, or somebody's objects are at the destination.
     """
 
     name: SinkName
@@ -59,6 +78,22 @@ class SinkConfig:
     prefix: str = ""
     datasets: tuple[str, ...] = ("*",)
     schedule: str | None = None
+    supports: tuple[str, ...] = ()
+    start: str | None = None
+    before_tick: BeforeTick | None = None
+    encoder: str | None = None
+    encoder_settings: Settings = field(default_factory=dict)
+    takeover: bool = False
+
+    @property
+    def cron(self) -> str | None:
+        """The schedule in the form that Dagster fires when HypAware would (UTC)."""
+        return None if self.schedule is None else plain_cron(self.schedule)
+
+    @property
+    def encoding(self) -> tuple[str, Settings]:
+        """The plugin that encodes, whether for itself or for a table format, and its settings."""
+        return (self.writer, self.writer_settings) if self.encoder is None else (self.encoder, self.encoder_settings)
 
     def takes(self, dataset: DatasetName) -> bool:
         """Whether the sink wants a dataset."""
@@ -71,25 +106,6 @@ class SinkConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class BlobEntry:
-    """An entry of sound shape that names a writer and a destination. `pointer` is where it stands in the file."""
-
-    name: SinkName
-    pointer: str
-    writer: str
-    destination: str
-    config: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class RequestEntry:
-    """An entry of sound shape that names one plugin. `pointer` is where it stands in the file."""
-
-    pointer: str
-    plugin: str
-
-
-@dataclass(frozen=True, slots=True)
 class ResolvedPair:
     """What the plugins of a blob sink made of its settings. The attributes are those of `SinkConfig`."""
 
@@ -97,20 +113,27 @@ class ResolvedPair:
     destination_settings: Settings
     place: tuple[str, ...]
     prefix: str
+    supports: tuple[str, ...]
+    encoder: str | None
+    encoder_settings: Settings
 
 
 class PluginResolver(Protocol):
     """What the config asks of the plugins."""
 
+    def catalog(self, names: Iterable[str]) -> Catalog:
+        """All plugins there are, HypAware's included; of those installed beside, the ones named."""
+        ...
+
     def resolve(
-        self, entry: BlobEntry, options: Mapping[str, Any], plugins: Sequence[PluginEntry] | None, paths: PathRules
+        self, entry: BlobEntry, options: Mapping[str, Any], plugins: PluginEntries, paths: PathRules
     ) -> ResolvedPair | list[ConfigError]:
         """Judge a blob sink by its plugins.
 
         Args:
             entry: The sink.
             options: What of its `config` is the plugins' to judge; every key of it.
-            plugins: The file's `plugins`; None when it has none, and the bundled ones count as enabled.
+            plugins: Which are on, and what their own entries say.
             paths: How to read paths.
         """
         ...
@@ -119,32 +142,85 @@ class PluginResolver(Protocol):
         """Why a request sink cannot be built."""
         ...
 
+    def section_errors(self, entry: PluginEntry, pointer: str, paths: PathRules) -> list[ConfigError]:
+        """What is wrong with the `config` of a plugin's own entry, which stands at `pointer`."""
+        ...
+
+    def inherit(self, entry: PluginEntry, paths: PathRules) -> PluginEntry:
+        """An entry of HypAware's with what of its `config` our plugin takes; without any of it if that is not sound."""
+        ...
+
+    def place(self, destination: str, config: Mapping[str, Any], paths: PathRules) -> tuple[str, ...] | None:
+        """Where a sink of HypAware's with this destination writes; None if that cannot be said."""
+        ...
+
+
+def _check_start(text: str) -> str:
+    if text in ("earliest", "now"):
+        return text
+    try:
+        return parse_day(text)
+    except ValueError:
+        raise ValueError("must be 'earliest', 'now' or a day, written YYYY-MM-DD") from None
+
+
+def _words(value: Any) -> Any:
+    """A command written as one string, split like a shell would, without anything else a shell does."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return shlex.split(value)
+    except ValueError as error:
+        raise ValueError(f"is no command: {error}") from None
+
+
+def _no_reference(text: str) -> str:
+    if has_reference(text):
+        raise ValueError("cannot refer to a variable: what it says is shown and stored")
+    return text
+
+
+_Pattern = Annotated[str, Field(min_length=1), AfterValidator(_no_reference)]
+
+BEFORE_TICK_SECONDS = 30.0
+"""How long a command before a tick may take unless told otherwise. Dagster gives a tick 60 s."""
+
 
 class CommonOptions(Shape):
-    """The keys of a sink's `config` that every sink has."""
+    """The keys of a sink's `config` that every sink has. `schedule` is judged by rules of its own."""
 
     schedule: Any = None
-    datasets: Annotated[list[NonEmpty], Field(min_length=1)] = Field(default_factory=lambda: ["*"])
+    datasets: Annotated[list[_Pattern], Field(min_length=1)] = Field(default_factory=lambda: ["*"])
+    start: Annotated[str, AfterValidator(_check_start)] | None = None
+    before_tick: Annotated[list[NonEmpty], Field(min_length=1), BeforeValidator(_words)] | None = None
+    before_tick_timeout_seconds: float = Field(default=BEFORE_TICK_SECONDS, gt=0, le=3600)
+    takeover: bool = False
 
 
 def read_sink(
-    name: str, raw: Any, *, resolver: PluginResolver, plugins: Sequence[PluginEntry] | None, paths: PathRules
+    name: str, raw: Any, *, resolver: PluginResolver, plugins: PluginEntries, paths: PathRules
 ) -> SinkConfig | list[ConfigError]:
     """One entry of `sinks`, or everything that is wrong with it."""
-    entry = _read_entry(name, raw)
+    entry = _name_errors(name) or read_entry(name, raw)
     if isinstance(entry, RequestEntry):
-        return resolver.refuse_request(entry)
+        return resolver.refuse_request(entry) + schedule_errors(entry.pointer, entry.config, cron_problem)
     if not isinstance(entry, BlobEntry):
         return entry
     mine = {key: value for key, value in entry.config.items() if key in CommonOptions.model_fields}
     rest = {key: value for key, value in entry.config.items() if key not in CommonOptions.model_fields}
     common = check_shape(CommonOptions, mine, kind="sink_config_invalid", pointer=f"{entry.pointer}/config")
     pair = resolver.resolve(entry, rest, plugins, paths)
-    errors = [*_schedule_errors(entry), *(common if isinstance(common, list) else ()), *(pair if isinstance(pair, list) else ())]
+    errors = [
+        *(pair if isinstance(pair, list) else ()),
+        *schedule_errors(entry.pointer, entry.config, cron_problem),
+        *(common if isinstance(common, list) else ()),
+        *reference_errors(entry.config, f"{entry.pointer}/config", "sink_config_invalid"),
+    ]
     if errors or isinstance(common, list) or isinstance(pair, list):
         return errors
+    command = common.before_tick
     return SinkConfig(
-        name=entry.name,
+        name=SinkName(name),
         slug=slug(name),
         writer=entry.writer,
         destination=entry.destination,
@@ -154,59 +230,27 @@ def read_sink(
         prefix=pair.prefix,
         datasets=tuple(common.datasets),
         schedule=common.schedule,
+        supports=pair.supports,
+        start=common.start,
+        before_tick=BeforeTick(tuple(command), common.before_tick_timeout_seconds) if command else None,
+        encoder=pair.encoder,
+        encoder_settings=pair.encoder_settings,
+        takeover=common.takeover,
     )
 
 
-def _schedule_errors(entry: BlobEntry) -> list[ConfigError]:
-    if "schedule" not in entry.config:
-        return []
-    text = entry.config["schedule"]
-    problem = cron_problem(text) if isinstance(text, str) and text.strip() else "schedule must be a 5-field cron string"
-    return [ConfigError("sink_schedule_invalid", f"{entry.pointer}/config/schedule", problem)] if problem else []
+def reference_errors(config: Mapping[str, Any], pointer: str, kind: ConfigErrorKind) -> list[ConfigError]:
+    """References to variables in a `config` that are malformed. What they refer to is not looked at."""
+    return [ConfigError(kind, place, problem) for place, problem in reference_problems(config, pointer)]
 
 
-class _BlobShape(Shape):
-    writer: NonEmpty
-    destination: NonEmpty
-    config: JsonObject = Field(default_factory=dict)
-
-
-class _RequestShape(Shape):
-    plugin: NonEmpty
-    config: JsonObject = Field(default_factory=dict)
-
-
-_BOTH = "sink instance cannot combine writer/destination with plugin"
-_NEITHER = "sink must specify either writer+destination (blob) or plugin (request)"
-_ENTRY_MESSAGES = {
-    "/writer": "writer (plugin name) is required for blob sinks",
-    "/destination": "destination (plugin name) is required for blob sinks",
-    "/plugin": "plugin (plugin name) is required for request sinks",
-    "/config": "config must be an object when present",
-}
-
-
-def _read_entry(name: str, raw: Any) -> BlobEntry | RequestEntry | list[ConfigError]:
-    """The shape rules of a sink entry, HypAware's, and our rule for names."""
+def _name_errors(name: str) -> list[ConfigError]:
+    """Our rule for names: they become file names, keys and groups as they are."""
     pointer = f"/sinks/{name}"
     if not _NAME.fullmatch(name):
         what = "a sink's name is 1 to 60 letters, digits, '.', '_' or '-', the first a letter or digit; choose another"
         return [ConfigError("sink_config_invalid", pointer, what)]
-    if not isinstance(raw, dict):
-        return [ConfigError("config_invalid_shape", pointer, "sink entry must be an object")]
-    blob, request = "writer" in raw or "destination" in raw, "plugin" in raw
-    if blob == request:
-        return [ConfigError("config_invalid_shape", pointer, _BOTH if blob else _NEITHER)]
-    return _read_blob(SinkName(name), pointer, raw) if blob else _read_request(pointer, raw)
-
-
-def _read_blob(name: SinkName, pointer: str, raw: Mapping[str, Any]) -> BlobEntry | list[ConfigError]:
-    shape = check_shape(_BlobShape, raw, kind="config_invalid_shape", pointer=pointer, messages=_ENTRY_MESSAGES)
-    if isinstance(shape, list):
-        return shape
-    return BlobEntry(name, pointer, shape.writer, shape.destination, shape.config)
-
-
-def _read_request(pointer: str, raw: Mapping[str, Any]) -> RequestEntry | list[ConfigError]:
-    shape = check_shape(_RequestShape, raw, kind="config_invalid_shape", pointer=pointer, messages=_ENTRY_MESSAGES)
-    return shape if isinstance(shape, list) else RequestEntry(pointer, shape.plugin)
+    if is_reserved(name):
+        what = f"the name '{name}' is taken: it is a word of Python's, or a group of assets of our own; choose another"
+        return [ConfigError("sink_config_invalid", pointer, what)]
+    return []

@@ -9,11 +9,15 @@ in place and say the numbers.
 Why a broken source does not stop the others: each source of a day has its own object. The readable ones are exported and
 recorded; the object of the broken one stays as it is, and the day counts as not exported until the source can be read.
 
+Why the claim is looked at before a receipt is: what another ledger wrote must be neither replaced nor taken for ours. It is put
+before the first object, so that a day without rows leaves nothing behind.
+
 Why every exception ends at the day: a run covers many days, and a defect that one of them meets must not cost the rest.
 """
 
 import logging
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,7 +40,8 @@ from hypaware_pipeline.model import (
     SourceName,
 )
 from hypaware_pipeline.plugins.contracts import Encoded
-from hypaware_pipeline.sinks.blob import BlobSink
+from hypaware_pipeline.sinks.claims import DatasetClaim
+from hypaware_pipeline.sinks.configured import ConfiguredSink
 
 if TYPE_CHECKING:
     from hypaware_pipeline.cache.reader import DatasetPin, PinReader
@@ -91,17 +96,18 @@ class Exporter:
         clock: The time now, in UTC.
     """
 
-    sink: BlobSink
+    sink: ConfiguredSink
     ledger: Ledger
     clock: Callable[[], datetime]
 
     def export(self, rows: CacheSlice) -> Iterator[DayOutcome]:
         """Export the days of a slice, one outcome per day as it is done, never raising for what one day met."""
+        claim = self.sink.claim(rows.dataset, self.ledger.id)
         remaining = list(rows.days)
         lost: CacheError = PinLost(f"dataset '{rows.dataset}' was not read")
         for _ in range(PIN_ATTEMPTS):
             try:
-                for outcome in self._export_pinned(rows, tuple(remaining)):
+                for outcome in self._export_pinned(rows, tuple(remaining), claim):
                     remaining.remove(outcome.day)
                     yield outcome
             except PinLost as error:
@@ -115,11 +121,11 @@ class Exporter:
         for day in remaining:
             yield self._failed(rows.dataset, day, str(lost), seconds=0.0)
 
-    def _export_pinned(self, rows: CacheSlice, days: Sequence[Day]) -> Iterator[DayOutcome]:
+    def _export_pinned(self, rows: CacheSlice, days: Sequence[Day], claim: DatasetClaim) -> Iterator[DayOutcome]:
         pin = rows.pin()
         halts: list[str] = []
         with pin.read(days, spill_dir=rows.spill_dir, memory_bytes=SCAN_MEMORY_BYTES) as reader:
-            opened = _Opened(pin, reader, rows.spill_dir)
+            opened = _Opened(pin, reader, rows.spill_dir, claim)
             for day in days:
                 if len(halts) == HALTS_IN_A_ROW:
                     yield self._failed(rows.dataset, day, halts[-1], seconds=0.0)
@@ -136,11 +142,13 @@ class Exporter:
                 except PipelineError as error:
                     yield self._failed(rows.dataset, day, str(error), seconds=time.monotonic() - started)
                 except Exception as error:
-                    log.exception("exporting %s %s to %s", rows.dataset, day, self.sink.name)
+                    trace = self.sink.mask(traceback.format_exc())
+                    log.error("exporting %s %s to %s\n%s", rows.dataset, day, self.sink.name, trace)
                     reason = f"unexpected {type(error).__name__}: {error}"
                     yield self._failed(rows.dataset, day, reason, seconds=time.monotonic() - started)
 
     def _export_day(self, opened: "_Opened", day: Day, started: float) -> DayOutcome:
+        opened.claim.check()
         summary = opened.pin.summary(day)
         standing = self._standing(summary)
         if standing is not None and keep_reason(summary, _as_planned(standing), now=self.clock()) is not None:
@@ -179,6 +187,7 @@ class Exporter:
             seconds=round(time.monotonic() - started, 3),
             future_rows=summary.future_rows + _future_rows_among(carried, standing),
         )
+        opened.claim.hold()
         self._confirm(receipt, standing)
         return self._outcome(summary, status, receipt, _unreadable_message(summary), started)
 
@@ -187,7 +196,7 @@ class Exporter:
         recorded = self.ledger.receipt(self.sink.name, summary.dataset, summary.day)
         if recorded is not None and recorded.destination == self.sink.destination:
             return recorded
-        return self.sink.read_receipt(summary.dataset, summary.day)
+        return self.sink.writer.read_receipt(summary.dataset, summary.day)
 
     def _export_source(
         self,
@@ -209,7 +218,8 @@ class Exporter:
                     "unreadable; the object at the destination was left as it is"
                 )
 
-        file, refused = self.sink.write_source(
+        opened.claim.hold()
+        file, refused = self.sink.writer.write_source(
             summary.dataset,
             summary.day,
             source,
@@ -231,8 +241,8 @@ class Exporter:
         A removal that a crash cuts off is repeated, because the day is still due. The receipt is the last object written.
         """
         kept = {file.key for file in receipt.files}
-        self.sink.remove(file.key for file in (standing.files if standing else ()) if file.key not in kept)
-        self.sink.write_receipt(receipt)
+        self.sink.writer.remove(file.key for file in (standing.files if standing else ()) if file.key not in kept)
+        self.sink.writer.write_receipt(receipt)
         self.ledger.record(receipt)
 
     def _outcome(
@@ -247,16 +257,17 @@ class Exporter:
         return DayOutcome(self.sink.name, summary.dataset, summary.day, status, receipt, error, seconds)
 
     def _failed(self, dataset: DatasetName, day: Day, error: str, *, seconds: float) -> DayOutcome:
-        return DayOutcome(self.sink.name, dataset, day, "failed", None, error, seconds)
+        return DayOutcome(self.sink.name, dataset, day, "failed", None, self.sink.mask(error), seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A pin, opened for the days of one attempt."""
+    """A pin, opened for the days of one attempt, and the right to write them."""
 
     pin: "DatasetPin"
     reader: "PinReader"
     spill_dir: Path
+    claim: DatasetClaim
 
 
 class _Parked:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hypaware_pipeline.config import Config, SinkConfig, load_config
+from hypaware_pipeline.config.references import Secrets
 from hypaware_pipeline.export.slices import CacheSlice
 from hypaware_pipeline.ledger import Ledger
 from hypaware_pipeline.model import DatasetName, Day
 from hypaware_pipeline.plugins.registry import BUNDLED, destination_digest
-from hypaware_pipeline.sinks.blob import BlobSink
+from hypaware_pipeline.sinks.configured import ConfiguredSink
 from hypaware_pipeline.state import StateDirectory, state_directory
 
 if TYPE_CHECKING:
@@ -72,12 +73,25 @@ class Installation:
         return Ledger.open(self.state.ledger, clock=self.clock)
 
 
-def build_sink(sink: SinkConfig) -> BlobSink:
-    """The sink a config entry describes; imports what its plugins need only now."""
-    return BlobSink(
-        name=sink.name,
-        encoder=BUNDLED.encoder(sink.writer, sink.writer_settings),
-        store=BUNDLED.store(sink.destination, sink.destination_settings),
+def build_sink(sink: SinkConfig, env: Mapping[str, str]) -> ConfiguredSink:
+    """The sink a config entry describes; imports what its plugins need only now.
+
+    Args:
+        sink: The entry.
+        env: Where the variables are that its settings refer to.
+
+    Raises:
+        SinkHalted: a variable is missing, or a plugin cannot be loaded.
+    """
+    secrets = Secrets(sink.name, env)
+    table_format = None if sink.encoder is None else BUNDLED.table_format(sink.writer, sink.writer_settings, secrets)
+    return ConfiguredSink.of(
+        sink.name,
+        destination_digest(sink),
+        encoder=BUNDLED.encoder(*sink.encoding, secrets),
+        store=BUNDLED.store(sink.destination, sink.destination_settings, secrets),
+        table_format=table_format,
         prefix=sink.prefix,
-        destination=destination_digest(sink),
+        secrets=secrets,
+        takeover=sink.takeover,
     )

@@ -28,7 +28,7 @@ from hypaware_pipeline.orchestration.io_managers import CacheIOManager, Observer
 from hypaware_pipeline.orchestration.naming import Names
 from hypaware_pipeline.orchestration.partitions import daily_partitions
 from hypaware_pipeline.orchestration.pinning import pinned_text
-from hypaware_pipeline.orchestration.resources import BlobStoreResource, EncoderResource
+from hypaware_pipeline.orchestration.resources import BlobStoreResource, EncoderResource, TableFormatResource
 from hypaware_pipeline.orchestration.schedules import SINK_TAG, SinkAssets, sink_schedule
 from hypaware_pipeline.plugins.registry import destination_digest
 
@@ -173,14 +173,20 @@ def _sink_definitions(plan: _Plan, sink: SinkConfig) -> dg.Definitions:
 
 
 def _sink_io_manager(plan: _Plan, sink: SinkConfig) -> SinkIOManager:
+    encoder, encoder_settings = sink.encoding
+    table_format = TableFormatResource()
+    if sink.encoder is not None:
+        table_format = TableFormatResource(plugin=sink.writer, settings=dict(sink.writer_settings))
     return SinkIOManager(
         sink=sink.name,
         prefix=sink.prefix,
         destination=destination_digest(sink),
         ledger=str(plan.blueprint.installation.state.ledger),
         first_day=plan.first_day,
-        encoder=EncoderResource(plugin=sink.writer, settings=dict(sink.writer_settings)),
+        takeover=sink.takeover,
+        encoder=EncoderResource(plugin=encoder, settings=dict(encoder_settings)),
         blob_store=BlobStoreResource(plugin=sink.destination, settings=dict(sink.destination_settings)),
+        table_format=table_format,
         observer=plan.observe,
     )
 

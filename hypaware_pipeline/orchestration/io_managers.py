@@ -7,21 +7,24 @@ Why good partitions are logged before the failure is raised: a run covers many d
 by an event, and emits one for *every* partition of the run when the output returns normally, those that failed included.
 """
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
+from hypaware_pipeline.config.references import Secrets
+from hypaware_pipeline.errors import SinkHalted
 from hypaware_pipeline.export.driver import DayOutcome, Exporter
 from hypaware_pipeline.export.plan import partition_of
 from hypaware_pipeline.export.slices import CacheSlice
 from hypaware_pipeline.ledger import Ledger
 from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName
 from hypaware_pipeline.orchestration.partitions import days_of
-from hypaware_pipeline.orchestration.resources import BlobStoreResource, EncoderResource
-from hypaware_pipeline.sinks.blob import BlobSink
+from hypaware_pipeline.orchestration.resources import BlobStoreResource, EncoderResource, TableFormatResource
+from hypaware_pipeline.sinks.configured import ConfiguredSink
 
 Observer = Callable[[DayOutcome], None]
 """Told of every day as it is done; the CLI's progress bar is one."""
@@ -74,6 +77,7 @@ class SinkIOManager(dg.ConfigurableIOManager):
         destination: Digest of everything that shapes its objects.
         ledger: Where receipts are recorded.
         first_day: The first partition, which also stands for undated rows.
+        takeover: Whether to go on where somebody else wrote.
     """
 
     sink: str
@@ -81,8 +85,10 @@ class SinkIOManager(dg.ConfigurableIOManager):
     destination: str
     ledger: str
     first_day: str
+    takeover: bool
     encoder: dg.ResourceDependency[EncoderResource]
     blob_store: dg.ResourceDependency[BlobStoreResource]
+    table_format: dg.ResourceDependency[TableFormatResource]
     observer: dg.ResourceDependency[Any]
 
     def load_input(self, context: dg.InputContext) -> Any:  # noqa: ARG002
@@ -96,7 +102,11 @@ class SinkIOManager(dg.ConfigurableIOManager):
             dagster.Failure: some days were not exported; its metadata names their partitions in `retry_partitions`. The
                 others are recorded as materialized.
         """
-        sink = BlobSink(SinkName(self.sink), self.encoder.build(), self.blob_store.build(), self.prefix, self.destination)
+        try:
+            sink = self._sink(os.environ)
+        except SinkHalted as error:
+            keys = dg.MetadataValue.json(sorted(context.asset_partition_keys))
+            raise dg.Failure(str(error), metadata={"retry_partitions": keys}, allow_retries=False) from None
         by_partition: dict[Day, list[DayOutcome]] = {}
         with Ledger.open(Path(self.ledger), clock=utc_now) as ledger:
             for outcome in Exporter(sink, ledger, utc_now).export(obj):
@@ -117,6 +127,20 @@ class SinkIOManager(dg.ConfigurableIOManager):
                 event = dg.AssetMaterialization(context.asset_key, partition=key, metadata=_metadata(sink, outcomes))
                 context.log_event(event)
         raise _failure(failed, of=len(by_partition))
+
+    def _sink(self, env: Mapping[str, str]) -> ConfiguredSink:
+        """The sink, its variables looked up now: nothing of them was in any definition."""
+        secrets = Secrets(self.sink, env)
+        return ConfiguredSink.of(
+            SinkName(self.sink),
+            self.destination,
+            encoder=self.encoder.build(secrets),
+            store=self.blob_store.build(secrets),
+            table_format=self.table_format.build(secrets),
+            prefix=self.prefix,
+            secrets=secrets,
+            takeover=self.takeover,
+        )
 
 
 def _log(context: dg.OutputContext, outcome: DayOutcome) -> None:
@@ -141,7 +165,7 @@ def _failure(failed: dict[Day, list[DayOutcome]], *, of: int) -> dg.Failure:
     )
 
 
-def _metadata(sink: BlobSink, outcomes: list[DayOutcome]) -> dict[str, Any]:
+def _metadata(sink: ConfiguredSink, outcomes: list[DayOutcome]) -> dict[str, Any]:
     """What the UI shows and plots of one partition; numbers have one stable key each."""
     receipts = [outcome.receipt for outcome in outcomes if outcome.receipt is not None]
     rows = sum(receipt.exported_rows for receipt in receipts)

@@ -11,11 +11,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
+from hypaware_pipeline.config.catalog import BLOB_STORE, QUERYABLE
 from hypaware_pipeline.config.document import NonEmpty
 from hypaware_pipeline.config.paths import PathRules
+from hypaware_pipeline.config.references import has_reference
 from hypaware_pipeline.config.shape import Shape
 from hypaware_pipeline.config.sinks import Settings, file_place
-from hypaware_pipeline.plugins.manifest import BLOB_STORE, EncoderOptions, Plugin, Provided, StoreOptions
+from hypaware_pipeline.plugins.manifest import EncoderOptions, Plugin, Provided, StoreOptions
 
 MIB = 1 << 20
 
@@ -118,7 +120,7 @@ class JsonlOptions(EncoderOptions):
 
 
 class LocalFsOptions(StoreOptions):
-    """Options of `@hypaware/local-fs`. `dir` is absolute once read."""
+    """Options of `@hypaware/local-fs`. `dir` is absolute once read, unless it begins with a reference to a variable."""
 
     dir: NonEmpty
 
@@ -128,6 +130,8 @@ class LocalFsOptions(StoreOptions):
         rules = info.context
         if not isinstance(rules, PathRules):
             raise TypeError("path rules are needed as context")
+        if text.startswith("${ENV:") and has_reference(text):
+            return text  # only the variable tells where it begins
         return str(rules.resolve(text))
 
     @field_validator("prefix")
@@ -148,7 +152,10 @@ class LocalFsOptions(StoreOptions):
     @classmethod
     def arguments(cls, settings: Settings) -> Mapping[str, Any]:
         """See `Options.arguments`."""
-        return {"root": Path(str(settings["dir"]))}
+        root = Path(str(settings["dir"]))
+        if not root.is_absolute():
+            raise ValueError("dir begins with a variable, which must hold an absolute path and does not")
+        return {"root": root}
 
     def place(self) -> tuple[str, ...]:
         """See `StoreOptions.place`."""
@@ -165,22 +172,30 @@ def _is_safe(segment: str) -> bool:
     return bool(segment) and not segment.startswith(".") and segment.isprintable() and "\\" not in segment
 
 
+_VERSION = "1.0.0"
+_REQUIRES_STORE = {BLOB_STORE: "^1.0.0"}
+
 BUNDLED_PLUGINS = (
     Plugin(
         name="@hypaware/format-parquet",
+        version=_VERSION,
         section=ParquetSection,
         encoder=Provided(ParquetOptions, "hypaware_pipeline.sinks.encoders.parquet:ParquetEncoder"),
-        requires=frozenset({BLOB_STORE}),
+        requires=_REQUIRES_STORE,
+        supports=frozenset({QUERYABLE}),
     ),
     Plugin(
         name="@hypaware/format-jsonl",
+        version=_VERSION,
         section=JsonlOptions,
         encoder=Provided(JsonlOptions, "hypaware_pipeline.sinks.encoders.jsonl:JsonlEncoder"),
-        requires=frozenset({BLOB_STORE}),
+        requires=_REQUIRES_STORE,
     ),
     Plugin(
         name="@hypaware/local-fs",
+        version=_VERSION,
         section=LocalFsSection,
         store=Provided(LocalFsOptions, "hypaware_pipeline.sinks.stores.local_fs:LocalFsStore"),
+        supports=frozenset({QUERYABLE}),
     ),
 )

@@ -1,4 +1,4 @@
-"""What an encoder and a blob store promise each other and the engine.
+"""What the parts of a sink promise each other and the engine.
 
 Why they never meet: bytes flow down, semantics flow up. An encoder writes to a stream and does not know where it ends; a store
 moves bytes and does not know what they mean. Whatever pairs them (a sink, a table format) is the only one to know both.
@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
-from hypaware_pipeline.model import Column
+from hypaware_pipeline.model import Column, DatasetName, Day, ExportedFile, Receipt, SinkName, SourceName
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -154,4 +154,56 @@ class BlobStore(Protocol):
 
     def uri(self, key: str) -> str:
         """Where the object is, for people and engines: `file:///…`, `s3://…`."""
+        ...
+
+
+class SinkWriter(Protocol):
+    """Through which the engine writes the days of one sink: objects of sources, receipts, removals.
+
+    Every method raises `SinkRetryable` or `SinkHalted` and nothing else for what goes wrong outside.
+    """
+
+    def write_source(
+        self,
+        dataset: DatasetName,
+        day: Day,
+        source: SourceName,
+        *,
+        columns: Sequence[Column],
+        batches: "Iterable[pa.RecordBatch]",
+        confirm: Callable[[Encoded], None],
+    ) -> tuple[ExportedFile | None, Sequence[RefusedRow]]:
+        """Write the object of one source of one day, replacing an older one atomically.
+
+        Args:
+            dataset: Of what.
+            day: Which day.
+            source: Of which source.
+            columns: What the object holds, in order.
+            batches: The rows, in order.
+            confirm: Called after the last row and before the object becomes visible; raises to leave the old object in place.
+
+        Returns:
+            The object, or None when no row could be encoded, and the refused rows.
+        """
+        ...
+
+    def write_receipt(self, receipt: Receipt) -> None:
+        """Put the receipt beside the objects it speaks of: the last object written."""
+        ...
+
+    def read_receipt(self, dataset: DatasetName, day: Day) -> Receipt | None:
+        """The receipt that lies at the destination, or None. Something else under its name is `SinkHalted`."""
+        ...
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Remove objects that a newer receipt no longer names."""
+        ...
+
+
+class TableFormat(Protocol):
+    """Arranges a sink's objects as tables. It writes them with the encoder, and into the store, that it is given."""
+
+    def writer(self, sink: SinkName, encoder: Encoder, store: BlobStore, *, prefix: str) -> SinkWriter:
+        """What writes the days of one sink under a prefix of the store."""
         ...

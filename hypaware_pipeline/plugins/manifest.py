@@ -1,4 +1,4 @@
-"""What a plugin is: what it provides, which options it takes, and where its code is.
+"""What a plugin is: what it provides and requires, which options it takes, and where its code is. HypAware's manifest, in Python.
 
 Why the code is named and not imported: encoders pull in libraries that cost a second and 90 MB, and every Dagster process
 resolves every sink. Options and pairs are judged without them.
@@ -7,17 +7,19 @@ Why options, settings and arguments are three things: options are what a person 
 settings are all that changes the objects, plain enough to be pinned and digested; arguments are what the code takes.
 """
 
+import re
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Generic, TypeVar
 
+from pydantic import AfterValidator
+
+from hypaware_pipeline.config.catalog import BLOB_STORE, ENCODER, TABLE_FORMAT, CatalogPlugin
+from hypaware_pipeline.config.references import has_reference
+from hypaware_pipeline.config.semver import is_valid_range, parse_version
 from hypaware_pipeline.config.shape import Shape
 from hypaware_pipeline.config.sinks import Settings
-
-ENCODER = "hypaware.encoder"
-BLOB_STORE = "hypaware.blob-store"
-HTTP_ENDPOINT = "hypaware.http-endpoint"
 
 
 class Options(Shape):
@@ -30,11 +32,15 @@ class Options(Shape):
 
     @abstractmethod
     def settings(self) -> Settings:
-        """Everything that shapes the objects, defaults filled in."""
+        """Everything that shapes the objects, defaults filled in, references to variables left as they are written."""
 
     @classmethod
     def arguments(cls, settings: Settings) -> Mapping[str, Any]:
-        """The arguments of the plugin's code."""
+        """The arguments of the plugin's code, from settings whose references are filled in.
+
+        Raises:
+            ValueError: what a variable holds does not fit; the text must not quote it.
+        """
         return settings
 
 
@@ -42,14 +48,28 @@ class EncoderOptions(Options):
     """Options of an encoder."""
 
 
+class TableFormatOptions(Options):
+    """Options of a table format."""
+
+
+def _is_shown(text: str) -> str:
+    if has_reference(text):
+        raise ValueError("cannot refer to a variable: it is part of every object's name, and those are shown and stored")
+    return text
+
+
 class StoreOptions(Options):
     """Options of a blob store."""
 
-    prefix: str = ""
+    prefix: Annotated[str, AfterValidator(_is_shown)] = ""
 
     @abstractmethod
     def place(self) -> tuple[str, ...]:
         """Where the sink writes; see `SinkConfig.place`."""
+
+
+class NoSection(Shape):
+    """The own entry of a plugin that takes no `config`."""
 
 
 O_co = TypeVar("O_co", bound=Options, covariant=True)
@@ -57,10 +77,11 @@ O_co = TypeVar("O_co", bound=Options, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Provided(Generic[O_co]):
-    """One capability of a plugin. `code` names what implements it: `package.module:Class`."""
+    """One capability of a plugin. `code` names what implements it: `package.module:Class`; `version` is the capability's."""
 
     options: type[O_co]
     code: str
+    version: str = "1.0.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +89,58 @@ class Plugin:
     """A plugin.
 
     Attributes:
-        name: HypAware's name for it.
+        name: Under which configs name it.
+        version: Its own.
         section: The shape of its own entry's `config`. Fields it shares with an options class are inherited by the sinks.
-        requires: Capabilities its partner in a sink must provide.
+        requires: Version ranges of the capabilities its partners in a sink must provide.
+        supports: Tags of what it writes or stores; a sink supports what all its parts do.
     """
 
     name: str
-    section: type[Shape]
+    version: str
+    section: type[Shape] = NoSection
     encoder: Provided[EncoderOptions] | None = None
     store: Provided[StoreOptions] | None = None
-    requires: frozenset[str] = frozenset()
+    table_format: Provided[TableFormatOptions] | None = None
+    requires: Mapping[str, str] = field(default_factory=dict)
+    supports: frozenset[str] = frozenset()
 
     @property
-    def provides(self) -> frozenset[str]:
-        """Its capabilities."""
-        return frozenset(name for name, part in ((ENCODER, self.encoder), (BLOB_STORE, self.store)) if part is not None)
+    def parts(self) -> Mapping[str, Provided[Options]]:
+        """What it provides, by capability."""
+        parts = {ENCODER: self.encoder, BLOB_STORE: self.store, TABLE_FORMAT: self.table_format}
+        return {capability: part for capability, part in parts.items() if part is not None}
+
+    @property
+    def provides(self) -> Mapping[str, str]:
+        """Versions of its capabilities."""
+        return {capability: part.version for capability, part in self.parts.items()}
+
+    def in_catalog(self) -> CatalogPlugin:
+        """What a config is judged by."""
+        return CatalogPlugin(self.name, self.version, self.provides, self.requires, self.supports)
+
+
+_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_KINDS: Mapping[str, Any] = {ENCODER: EncoderOptions, BLOB_STORE: StoreOptions, TABLE_FORMAT: TableFormatOptions}
+
+
+def manifest_problems(plugin: object, name: str) -> Iterator[str]:
+    """What is wrong with what calls itself the plugin `name`; nothing if it is one."""
+    if not isinstance(plugin, Plugin):
+        yield f"it is a {type(plugin).__name__}, no Plugin"
+        return
+    if plugin.name != name:
+        yield f"it calls itself '{plugin.name}'"
+    versions = {"version": plugin.version, **{f"version of {cap}": version for cap, version in plugin.provides.items()}}
+    yield from (
+        f"{what} '{version}' is none; write X.Y.Z" for what, version in versions.items() if parse_version(version) is None
+    )
+    yield from (f"'{wanted}' is no range for {cap}" for cap, wanted in plugin.requires.items() if not is_valid_range(wanted))
+    if not plugin.parts:
+        yield "it provides nothing"
+    for capability, part in plugin.parts.items():
+        if not issubclass(part.options, _KINDS[capability]):
+            yield f"the options of {capability} are no {_KINDS[capability].__name__}"
+        if not _CODE.fullmatch(part.code):
+            yield f"the code of {capability} is '{part.code}'; write package.module:Class"

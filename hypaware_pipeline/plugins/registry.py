@@ -1,7 +1,12 @@
-"""The plugins there are: judges a sink's pair and options, and makes the parts of a sink.
+"""The plugins there are: judges a sink's plugins and options, and makes the parts of a sink.
 
-Why a plugin entry that is wrong breaks the sinks that use it and nothing else: an entry nobody uses is nobody's problem, and one
-bad entry must not stop the others.
+Why a plugin that is wrong breaks the sinks that use it and nothing else: an entry nobody uses is nobody's problem, and one bad
+entry or package must not stop the others.
+
+Why a plugin of HypAware's that this project has no code for is known: a config that names one is told that, and what of it does
+not fit, as HypAware would say it.
+
+Why a bundled name is never looked for among installed packages: a package that takes the name of one of ours cannot replace it.
 
 Why the digest is over settings and not over options: two spellings of one thing make the same objects. The schedule and the
 choice of datasets are not in it: they change when and which, never what lies in an object.
@@ -9,217 +14,208 @@ choice of datasets are not in it: they change when and which, never what lies in
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
+from hypaware_pipeline.config.active import PluginEntries
+from hypaware_pipeline.config.catalog import BLOB_STORE, ENCODER, HYPAWARE_PLUGINS, TABLE_FORMAT, Catalog, CatalogPlugin
 from hypaware_pipeline.config.document import PluginEntry
+from hypaware_pipeline.config.entries import BlobEntry, RequestEntry
 from hypaware_pipeline.config.paths import PathRules
-from hypaware_pipeline.config.shape import Shape, check_shape
-from hypaware_pipeline.config.sinks import BlobEntry, CommonOptions, RequestEntry, ResolvedPair, Settings, SinkConfig
+from hypaware_pipeline.config.references import Secrets, reference_problems
+from hypaware_pipeline.config.rules import pair_errors, request_errors
+from hypaware_pipeline.config.shape import check_shape
+from hypaware_pipeline.config.sinks import ResolvedPair, Settings, SinkConfig
 from hypaware_pipeline.errors import ConfigError, SinkHalted
 from hypaware_pipeline.plugins.bundled import BUNDLED_PLUGINS
-from hypaware_pipeline.plugins.contracts import BlobStore, Encoder
-from hypaware_pipeline.plugins.manifest import (
-    BLOB_STORE,
-    ENCODER,
-    HTTP_ENDPOINT,
-    EncoderOptions,
-    Options,
-    Plugin,
-    Provided,
-    StoreOptions,
-)
+from hypaware_pipeline.plugins.contracts import BlobStore, Encoder, TableFormat
+from hypaware_pipeline.plugins.installed import Unusable, find_installed
+from hypaware_pipeline.plugins.manifest import Plugin, StoreOptions
+from hypaware_pipeline.plugins.pairing import Pair, resolve_options, version_errors
 
 LAYOUT_VERSION = 1
 """Of the names of objects at a destination. Another one makes what was exported so far another copy."""
 
-OptionsT = TypeVar("OptionsT", bound=Options)
-
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """Two plugins that fit together."""
-
-    writer: Plugin
-    destination: Plugin
-    encoder: Provided[EncoderOptions]
-    store: Provided[StoreOptions]
+DEFAULT_INNER_ENCODER = "@hypaware/format-parquet"
+"""What a table format writes its data files with unless the sink says otherwise; HypAware's default."""
 
 
 class Registry:
-    """A set of plugins by name. Meets `config.sinks.PluginResolver`."""
+    """A set of plugins by name. Meets `config.sinks.PluginResolver`.
 
-    def __init__(self, plugins: Iterable[Plugin]) -> None:
-        self._plugins = {plugin.name: plugin for plugin in plugins}
+    Args:
+        plugins: Those that are always there.
+        find: Looks for another one by name; may raise `Unusable`.
+    """
+
+    def __init__(self, plugins: Iterable[Plugin], find: Callable[[str], Plugin | None] = lambda _: None) -> None:
+        self._found: dict[str, Plugin | Unusable | None] = {plugin.name: plugin for plugin in plugins}
+        self._find = find
+
+    # --- judging ---------------------------------------------------------------------------------------------------------------
+
+    def catalog(self, names: Iterable[str]) -> Catalog:
+        """See `PluginResolver.catalog`. A plugin that is installed and unusable is in it, and provides nothing."""
+        for name in names:
+            self._lookup(name)
+        here = [plugin for plugin in self._found.values() if isinstance(plugin, Plugin)]
+        unusable = [CatalogPlugin(name) for name, found in self._found.items() if isinstance(found, Unusable)]
+        return Catalog(
+            [*HYPAWARE_PLUGINS, *unusable, *(plugin.in_catalog() for plugin in here)], offered=(plugin.name for plugin in here)
+        )
 
     def resolve(
-        self, entry: BlobEntry, options: Mapping[str, Any], plugins: Sequence[PluginEntry] | None, paths: PathRules
+        self, entry: BlobEntry, options: Mapping[str, Any], plugins: PluginEntries, paths: PathRules
     ) -> ResolvedPair | list[ConfigError]:
         """See `PluginResolver.resolve`."""
         roles = {"writer": entry.writer, "destination": entry.destination}
-        unknown = [self._unknown(f"{entry.pointer}/{role}", name) for role, name in roles.items() if name not in self._plugins]
-        if unknown:
-            return unknown
-        inactive = [error for role, name in roles.items() for error in _inactivity(f"{entry.pointer}/{role}", name, plugins)]
-        pair = self._pair(entry.pointer, **roles)
-        if not isinstance(pair, _Pair) or inactive:
-            return inactive + (pair if isinstance(pair, list) else [])
-        return _resolve_options(entry, options, pair, plugins or (), paths)
+        catalog = self.catalog(roles.values())
+        unusable = [error for role, name in roles.items() for error in self._unusable(f"{entry.pointer}/{role}", name)]
+        if unusable:
+            return unusable
+        pinned = options.get("encoder")
+        errors = pair_errors(entry.pointer, entry.writer, entry.destination, pinned, catalog)
+        if any(error.kind == "sink_plugin_unknown" for error in errors):
+            return errors
+        inactive = [error for role, name in roles.items() for error in plugins.inactivity(f"{entry.pointer}/{role}", name)]
+        if errors or inactive:
+            return inactive + errors
+        pair = self._pair(entry, pinned)
+        if isinstance(pair, list):
+            return pair
+        return version_errors(entry.pointer, pair) or resolve_options(entry, options, pair, plugins, paths)
 
     def refuse_request(self, entry: RequestEntry) -> list[ConfigError]:
         """See `PluginResolver.refuse_request`."""
         pointer = f"{entry.pointer}/plugin"
-        if entry.plugin not in self._plugins:
-            return [self._unknown(pointer, entry.plugin)]
-        provides = _listed(self._plugins[entry.plugin].provides)
-        choices = self._choices(HTTP_ENDPOINT)
-        message = f"'{entry.plugin}' is no request sink: it provides {provides}, a request sink {HTTP_ENDPOINT}; {choices}"
-        return [ConfigError("sink_pair_incompatible", pointer, message)]
+        catalog = self.catalog([entry.plugin])
+        return (
+            self._unusable(pointer, entry.plugin)
+            or request_errors(entry.pointer, entry.plugin, catalog)
+            or [self._not_here(pointer, entry.plugin, "request sink")]
+        )
 
-    def encoder(self, name: str, settings: Settings) -> Encoder:
-        """Make an encoder from a sink's settings for its writer. Loads the plugin's code.
+    def section_errors(self, entry: PluginEntry, pointer: str, paths: PathRules) -> list[ConfigError]:
+        """See `PluginResolver.section_errors`."""
+        plugin = self._lookup(entry.name)
+        if not isinstance(plugin, Plugin):
+            return self._unusable(pointer, entry.name)
+        errors = [ConfigError("config_section_invalid", *problem) for problem in reference_problems(entry.config, pointer)]
+        section = check_shape(plugin.section, entry.config, kind="config_section_invalid", pointer=pointer, context=paths)
+        return [*(section if isinstance(section, list) else ()), *errors]
+
+    def inherit(self, entry: PluginEntry, paths: PathRules) -> PluginEntry:
+        """See `PluginResolver.inherit`."""
+        plugin = self._lookup(entry.name)
+        fields = plugin.section.model_fields if isinstance(plugin, Plugin) else {}
+        kept = entry.model_copy(update={"config": {key: value for key, value in entry.config.items() if key in fields}})
+        return entry.model_copy(update={"config": {}}) if self.section_errors(kept, "", paths) else kept
+
+    def place(self, destination: str, config: Mapping[str, Any], paths: PathRules) -> tuple[str, ...] | None:
+        """See `PluginResolver.place`."""
+        plugin = self._lookup(destination)
+        if not isinstance(plugin, Plugin) or plugin.store is None:
+            return None
+        fields = plugin.store.options.model_fields
+        given = {key: value for key, value in config.items() if key in fields}
+        options = check_shape(plugin.store.options, given, kind="sink_config_invalid", context=paths)
+        return options.place() if isinstance(options, StoreOptions) else None
+
+    # --- making ----------------------------------------------------------------------------------------------------------------
+
+    def encoder(self, name: str, settings: Settings, secrets: Secrets) -> Encoder:
+        """Make an encoder from a sink's settings for it. Loads the plugin's code.
 
         Raises:
-            SinkHalted: the plugin is gone, provides no encoder, or its code cannot be loaded.
+            SinkHalted: the plugin is gone, provides no encoder, its code cannot be loaded, or a variable is missing.
         """
-        plugin = self._plugins.get(name)
-        if plugin is None or plugin.encoder is None:
-            raise SinkHalted(f"there is no encoder plugin '{name}' any more; {self._choices(ENCODER)}")
-        encoder: Encoder = _load(plugin.encoder, name)(**plugin.encoder.options.arguments(settings))
+        encoder: Encoder = self._make(name, ENCODER, "encoder", settings, secrets)
         return encoder
 
-    def store(self, name: str, settings: Settings) -> BlobStore:
+    def store(self, name: str, settings: Settings, secrets: Secrets) -> BlobStore:
         """Make a blob store from a sink's settings for its destination. Loads the plugin's code.
 
         Raises:
-            SinkHalted: the plugin is gone, provides no blob store, or its code cannot be loaded.
+            SinkHalted: as `encoder` does.
         """
-        plugin = self._plugins.get(name)
-        if plugin is None or plugin.store is None:
-            raise SinkHalted(f"there is no blob store plugin '{name}' any more; {self._choices(BLOB_STORE)}")
-        store: BlobStore = _load(plugin.store, name)(**plugin.store.options.arguments(settings))
+        store: BlobStore = self._make(name, BLOB_STORE, "blob store", settings, secrets)
         return store
 
-    def _pair(self, pointer: str, *, writer: str, destination: str) -> _Pair | list[ConfigError]:
-        """The two as a pair, or why they are none. What a writer cannot do is said first: the rest follows from it."""
-        one, other = self._plugins[writer], self._plugins[destination]
-        if one.encoder is None:
-            message = (
-                f"'{writer}' cannot write: it provides {_listed(one.provides)}, a writer {ENCODER}; {self._choices(ENCODER)}"
-            )
-            return [ConfigError("sink_writer_invalid", f"{pointer}/writer", message)]
-        lacking = (one.requires | {BLOB_STORE}) - other.provides
-        if other.store is None or lacking:
-            message = (
-                f"writer '{writer}' requires {_listed(lacking)}, destination '{destination}' provides {_listed(other.provides)}; "
-                f"{self._choices(BLOB_STORE)}"
-            )
-            return [ConfigError("sink_pair_incompatible", f"{pointer}/destination", message)]
-        return _Pair(one, other, one.encoder, other.store)
+    def table_format(self, name: str, settings: Settings, secrets: Secrets) -> TableFormat:
+        """Make a table format from a sink's settings for its writer. Loads the plugin's code.
 
-    def _unknown(self, pointer: str, name: str) -> ConfigError:
-        return ConfigError("sink_plugin_unknown", pointer, f"there is no plugin '{name}'; there are {_listed(self._plugins)}")
+        Raises:
+            SinkHalted: as `encoder` does.
+        """
+        table_format: TableFormat = self._make(name, TABLE_FORMAT, "table format", settings, secrets)
+        return table_format
 
-    def _choices(self, capability: str) -> str:
-        """Which plugins have a capability, as the end of a message."""
-        having = [plugin.name for plugin in self._plugins.values() if capability in plugin.provides]
-        return f"use {' or '.join(having)}" if having else "there is none yet"
+    def _make(self, name: str, capability: str, what: str, settings: Settings, secrets: Secrets) -> Any:
+        plugin = self._lookup(name)
+        part = plugin.parts.get(capability) if isinstance(plugin, Plugin) else None
+        if part is None:
+            reason = str(plugin) if isinstance(plugin, Unusable) else f"there is no {what} plugin '{name}' any more"
+            raise SinkHalted(f"{reason}; {self.catalog(()).providers(capability)}")
+        try:
+            arguments = part.options.arguments(secrets.fill_settings(settings))
+        except ValueError as error:
+            raise SinkHalted(f"sink '{secrets.sink}': {error}") from None
+        module, _, attribute = part.code.partition(":")
+        try:
+            code = getattr(import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise SinkHalted(f"plugin '{name}' cannot be loaded: {error}; install its package again") from error
+        return code(**arguments)
+
+    # --- finding ---------------------------------------------------------------------------------------------------------------
+
+    def _pair(self, entry: BlobEntry, pinned: Any) -> Pair | list[ConfigError]:
+        """The plugins of a sink whose names fit together, as far as they are here."""
+        inner = None
+        names = {"writer": entry.writer, "destination": entry.destination}
+        writer, destination = self._lookup(entry.writer), self._lookup(entry.destination)
+        if isinstance(writer, Plugin) and writer.encoder is None:
+            names["config/encoder"] = pinned if isinstance(pinned, str) else DEFAULT_INNER_ENCODER
+            inner = self._lookup(names["config/encoder"])
+        missing = [
+            self._not_here(f"{entry.pointer}/{role}", name, "plugin of that name")
+            for role, name in names.items()
+            if not isinstance(self._lookup(name), Plugin)
+        ]
+        if missing or not isinstance(writer, Plugin) or not isinstance(destination, Plugin):
+            return missing
+        return Pair(writer, destination, inner if isinstance(inner, Plugin) else None)
+
+    def _lookup(self, name: str) -> Plugin | Unusable | None:
+        if name not in self._found:
+            try:
+                self._found[name] = self._find(name)
+            except Unusable as error:
+                self._found[name] = error
+        return self._found[name]
+
+    def _unusable(self, pointer: str, name: str) -> list[ConfigError]:
+        found = self._lookup(name)
+        return [ConfigError(found.kind, pointer, str(found))] if isinstance(found, Unusable) else []
+
+    def _not_here(self, pointer: str, name: str, what: str) -> ConfigError:
+        offered = self.catalog(()).offered
+        message = f"HypAware has '{name}', this project has no {what} yet; there are {offered}"
+        return ConfigError("sink_plugin_not_active", pointer, message)
 
 
-BUNDLED = Registry(BUNDLED_PLUGINS)
-"""What comes with this project."""
+BUNDLED = Registry(BUNDLED_PLUGINS, find_installed)
+"""What comes with this project, and beside it what installed packages have."""
 
 
 def destination_digest(sink: SinkConfig) -> str:
     """16 hex digits that change with everything that shapes the objects: place, format, codec, layout."""
-    shaping = {
+    shaping: dict[str, Any] = {
         "layout": LAYOUT_VERSION,
         "destination": [sink.destination, dict(sink.destination_settings), sink.prefix],
         "writer": [sink.writer, dict(sink.writer_settings)],
     }
+    if sink.encoder is not None:
+        shaping["encoder"] = [sink.encoder, dict(sink.encoder_settings)]
     return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _inactivity(pointer: str, name: str, plugins: Sequence[PluginEntry] | None) -> list[ConfigError]:
-    """Why a plugin a sink uses is not active."""
-    if plugins is None:
-        return []
-    places = [place for place, entry in enumerate(plugins) if entry.name == name]
-    if not places:
-        message = f"plugin '{name}' is not listed in plugins; add it, or leave plugins out to have all that are bundled"
-        return [ConfigError("sink_plugin_not_active", pointer, message)]
-    if len(places) > 1:
-        message = f"plugin '{name}' is listed twice (also at /plugins/{places[0]}); remove one of the two"
-        return [ConfigError("duplicate_plugin", f"/plugins/{places[1]}", message)]
-    if not plugins[places[0]].enabled:
-        return [
-            ConfigError("sink_plugin_not_active", pointer, f"plugin '{name}' is switched off at /plugins/{places[0]}/enabled")
-        ]
-    return []
-
-
-def _resolve_options(
-    entry: BlobEntry, options: Mapping[str, Any], pair: _Pair, plugins: Sequence[PluginEntry], paths: PathRules
-) -> ResolvedPair | list[ConfigError]:
-    """The settings of both plugins, or everything that is wrong with their entries and the sink's options."""
-    errors = _unknown_options(entry, options, pair)
-    written = _options(entry, options, pair.writer, pair.encoder, plugins, paths)
-    stored = _options(entry, options, pair.destination, pair.store, plugins, paths)
-    errors += [error for found in (written, stored) if isinstance(found, list) for error in found]
-    if errors or isinstance(written, list) or isinstance(stored, list):
-        return errors
-    return ResolvedPair(written.settings(), stored.settings(), stored.place(), stored.prefix)
-
-
-def _unknown_options(entry: BlobEntry, options: Mapping[str, Any], pair: _Pair) -> list[ConfigError]:
-    taken = {**CommonOptions.model_fields, **pair.encoder.options.model_fields, **pair.store.options.model_fields}
-    return [
-        ConfigError(
-            "sink_config_invalid", f"{entry.pointer}/config/{key}", f"unrecognized key '{key}'; known are {_listed(taken)}"
-        )
-        for key in options
-        if key not in taken
-    ]
-
-
-def _options(
-    entry: BlobEntry,
-    options: Mapping[str, Any],
-    plugin: Plugin,
-    part: Provided[OptionsT],
-    plugins: Sequence[PluginEntry],
-    paths: PathRules,
-) -> OptionsT | list[ConfigError]:
-    """A plugin's options for one sink: what its own entry says, overridden by the sink's `config`."""
-    section = _section(plugin, plugins, paths)
-    if isinstance(section, list):
-        return section
-    fields = set(part.options.model_fields)
-    inherited = section.model_dump(include=fields, exclude_unset=True)
-    given = {key: value for key, value in options.items() if key in fields}
-    return check_shape(
-        part.options,
-        part.options.combine(inherited, given),
-        kind="sink_config_invalid",
-        pointer=f"{entry.pointer}/config",
-        context=paths,
-    )
-
-
-def _section(plugin: Plugin, plugins: Sequence[PluginEntry], paths: PathRules) -> Shape | list[ConfigError]:
-    place, config = next(((place, entry.config) for place, entry in enumerate(plugins) if entry.name == plugin.name), (0, {}))
-    return check_shape(plugin.section, config, kind="plugin_config_invalid", pointer=f"/plugins/{place}/config", context=paths)
-
-
-def _load(part: Provided[Any], plugin: str) -> Any:
-    module, _, name = part.code.partition(":")
-    try:
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise SinkHalted(f"plugin '{plugin}' cannot be loaded: {error}; install hypaware-pipeline again") from error
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "nothing"

@@ -45,10 +45,9 @@ class _HashingWriter:
 
 @dataclass(frozen=True, slots=True)
 class BlobSink:
-    """One configured blob sink.
+    """Writes the days of one blob sink. Meets `SinkWriter`.
 
     Attributes:
-        destination: Digest of everything that shapes the objects; stands in every receipt.
         prefix: Under which everything lies, relative to the store's root; may be empty.
     """
 
@@ -56,7 +55,6 @@ class BlobSink:
     encoder: Encoder
     store: BlobStore
     prefix: str
-    destination: str
 
     def write_source(
         self,
@@ -68,22 +66,7 @@ class BlobSink:
         batches: "Iterable[pa.RecordBatch]",
         confirm: Callable[[Encoded], None],
     ) -> tuple[ExportedFile | None, Sequence[RefusedRow]]:
-        """Write the object of one source of one day, replacing an older one atomically.
-
-        Args:
-            dataset: Of what.
-            day: Which day.
-            source: Of which source.
-            columns: What the object holds, in order.
-            batches: The rows, in order.
-            confirm: Called after the last row and before the object becomes visible; raises to leave the old object in place.
-
-        Returns:
-            The object, or None when no row could be encoded, and the refused rows.
-
-        Raises:
-            SinkError: the store's answer to a failure.
-        """
+        """See `SinkWriter.write_source`."""
         key = object_key(self.prefix, dataset, day, source, self.encoder.spec.extension)
         refused: Sequence[RefusedRow] = ()
 
@@ -103,18 +86,13 @@ class BlobSink:
             return None, refused
 
     def write_receipt(self, receipt: Receipt) -> None:
-        """Put the receipt beside the objects it speaks of: the last object written."""
+        """See `SinkWriter.write_receipt`."""
         body = (json.dumps(receipt.to_json(), ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode()
         key = receipt_key(self.prefix, receipt.dataset, receipt.day, self.name)
         self.store.put(key, lambda out: out.write(body), content_type="application/json")
 
     def read_receipt(self, dataset: DatasetName, day: Day) -> Receipt | None:
-        """The receipt that lies at the destination, or None.
-
-        Raises:
-            SinkHalted: something else lies there under its name.
-            SinkError: the store's answer to a failure.
-        """
+        """See `SinkWriter.read_receipt`."""
         key = receipt_key(self.prefix, dataset, day, self.name)
         with self.store.get(key) as blob:
             if blob is None:
@@ -124,15 +102,11 @@ class BlobSink:
             return Receipt.from_json(json.loads(body))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SinkHalted(
-                f"{self.uri(key)} is no receipt of this project ({type(error).__name__}); the day is not touched. "
+                f"{self.store.uri(key)} is no receipt of this project ({type(error).__name__}); the day is not touched. "
                 "Move the file away if the objects beside it may be replaced"
             ) from error
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Remove objects that a newer receipt no longer names."""
+        """See `SinkWriter.remove`."""
         for key in keys:
             self.store.delete(key)
-
-    def uri(self, key: str) -> str:
-        """Where an object is."""
-        return self.store.uri(key)

@@ -59,6 +59,17 @@ def receipt_key(prefix: str, dataset: DatasetName, day: Day, sink: SinkName) -> 
     return f"{day_prefix(prefix, dataset, day)}/_receipt.{safe_name(sink)}.json"
 
 
+def claim_key(prefix: str, dataset: DatasetName) -> str:
+    """The key of the marker that says who writes a dataset."""
+    return f"{dataset_prefix(prefix, dataset)}/_claim.json"
+
+
+def is_receipt(key: str) -> bool:
+    """Whether a key is that of a receipt, whichever sink's."""
+    name = key.rsplit("/", 1)[-1]
+    return name.startswith("_receipt.") and name.endswith(".json")
+
+
 def check_key(key: str) -> tuple[str, ...]:
     """The segments of a key that is safe in every store.
 
