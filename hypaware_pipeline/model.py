@@ -7,10 +7,10 @@ Why a day is text: `YYYY-MM-DD` is at once the Dagster partition key, the direct
 """
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NewType, Self
+from typing import Any, Generic, Literal, NewType, Self, TypeVar
 
 Day = NewType("Day", str)
 """A UTC calendar date `YYYY-MM-DD`, or `UNDATED`."""
@@ -256,3 +256,83 @@ class Receipt:
             seconds=float(value["seconds"]),
             future_rows=int(value.get("future_rows", 0)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DayOutcome:
+    """What became of one day.
+
+    Attributes:
+        status: `exported`: whole. `partial`: every readable source is exported, another could not be read. `kept`: the copy at
+            the destination stays, because the cache no longer holds the day whole. `failed`: nothing was recorded.
+        receipt: Of what is at the destination now; None when nothing is.
+        error: What is wrong and what to do; None when nothing is.
+        seconds: Wall time spent on the day.
+    """
+
+    sink: SinkName
+    dataset: DatasetName
+    day: Day
+    status: Literal["exported", "partial", "kept", "failed"]
+    receipt: Receipt | None
+    error: str | None
+    seconds: float
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do for the day."""
+        return self.status in ("exported", "kept")
+
+
+RowsT = TypeVar("RowsT")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportBatch(Generic[RowsT]):
+    """What a sink is asked to export: days of one dataset, with what leads to their rows."""
+
+    dataset: DatasetName
+    days: tuple[Day, ...]
+    rows: RowsT
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """How a sink is asked. `told` is called with each day as it is done, in the order of the batch."""
+
+    told: Callable[[DayOutcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """What a sink answers to a batch.
+
+    Attributes:
+        status: `exported`: nothing is left to do. `failed`: nothing was exported. `partial`: anything between.
+        partitions_exported: Days that are done.
+        rows: Rows in the objects of these days.
+        bytes: Bytes in them.
+        retry_partitions: Days that are not done, each with its reason.
+    """
+
+    status: Literal["exported", "partial", "failed"]
+    partitions_exported: int
+    rows: int
+    bytes: int
+    retry_partitions: Mapping[Day, str]
+
+    @classmethod
+    def of(cls, outcomes: Iterable[DayOutcome]) -> Self:
+        """The answer that outcomes day by day come to."""
+        done = rows = size = 0
+        retry: dict[Day, str] = {}
+        for outcome in outcomes:
+            if not outcome.done:
+                retry[outcome.day] = outcome.error or outcome.status
+                continue
+            done += 1
+            if outcome.receipt is not None:
+                rows += outcome.receipt.exported_rows
+                size += outcome.receipt.bytes
+        status: Literal["exported", "partial", "failed"] = "exported" if not retry else "partial" if done else "failed"
+        return cls(status, done, rows, size, retry)

@@ -7,11 +7,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hypaware_pipeline.export.driver import DayOutcome, Exporter
+from hypaware_pipeline.export.driver import Exporter
 from hypaware_pipeline.export.installation import Installation, build_sink
 from hypaware_pipeline.export.plan import PlannedDay
 from hypaware_pipeline.export.survey import survey
-from hypaware_pipeline.model import DatasetName, Day, SinkName
+from hypaware_pipeline.model import DatasetName, Day, DayOutcome, SinkName
 
 NOW = dt.datetime(2026, 6, 10, 12, tzinfo=dt.UTC)
 

@@ -3,10 +3,10 @@ import datetime as dt
 import pytest
 
 from hypaware_pipeline.errors import BadRequest
-from hypaware_pipeline.export.beginnings import beginnings, move_first_day
-from hypaware_pipeline.model import Day, SinkName
+from hypaware_pipeline.export.beginnings import beginnings, begins, move_first_day
+from hypaware_pipeline.model import DatasetName, Day, SinkName
 from tests.builders import a_cache
-from tests.installations import NOW, AnInstallation
+from tests.installations import JSONL, NOW, AnInstallation
 
 
 @pytest.fixture
@@ -84,3 +84,42 @@ def test_a_ledger_that_cannot_be_read_is_said_and_does_not_raise(cache, home):
     begins = beginnings(installation)
     assert begins.first_day == "2026-06-05"
     assert "ledger.db" in begins.note
+
+
+# --- where schedules begin -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "dataset", "expected"),
+    [
+        (None, "logs", None),
+        (None, "ai_gateway_messages", None),
+        (None, "somebodys", "2026-06-10"),
+        ("earliest", "somebodys", None),
+        ("now", "logs", "2026-06-10"),
+        ("2026-01-01", "logs", "2026-01-01"),
+        ("2026-01-01", "somebodys", "2026-01-01"),
+    ],
+)
+def test_a_schedule_begins_where_the_sink_says_else_where_its_dataset_suggests(home, start, dataset, expected):
+    options = {"dir": "out/feed", **({"start": start} if start else {})}
+    installation = AnInstallation(home, home / "cache", sinks={"feed": {**JSONL, "config": options}}).installation
+    first_seen = beginnings(installation).sink_starts[SinkName("feed")]
+    assert begins(installation.config.sinks[SinkName("feed")], DatasetName(dataset), first_seen) == expected
+
+
+def test_now_stays_the_day_the_sink_was_first_seen(home):
+    sinks = {"feed": {**JSONL, "config": {"dir": "out/feed", "start": "now"}}}
+    for days_later in (0, 30):
+        installation = AnInstallation(home, home / "cache", now=NOW + dt.timedelta(days=days_later), sinks=sinks).installation
+        first_seen = beginnings(installation).sink_starts[SinkName("feed")]
+        assert begins(installation.config.sinks[SinkName("feed")], DatasetName("logs"), first_seen) == "2026-06-10"
+
+
+@pytest.mark.parametrize("start", ["yesterday", "2026-6-1", "", 5, None, "NOW"])
+def test_a_start_that_is_none_is_said_where_it_stands(home, start):
+    installation = AnInstallation(home, home / "cache", sinks={"feed": {**JSONL, "config": {"dir": "x", "start": start}}})
+    found = installation.installation.config.broken_sinks.get("feed", ())
+    assert [(error.kind, error.pointer) for error in found] == (
+        [] if start is None else [("sink_config_invalid", "/sinks/feed/config/start")]
+    )

@@ -7,8 +7,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from hypaware_pipeline.export.driver import Exporter
+from hypaware_pipeline.export.installation import build_sink
 from hypaware_pipeline.export.plan import Reason
-from hypaware_pipeline.model import DatasetName, Day, SinkName
+from hypaware_pipeline.model import DatasetName, Day, ExportBatch, ExportOptions, SinkName
 from tests.builders import a_cache, a_log
 from tests.installations import JSONL, NOW, AnInstallation
 
@@ -347,3 +349,28 @@ def test_undated_rows_that_retention_took_stay_in_the_copy_also_when_rows_of_the
     installation.now = NOW.replace(day=20)
     installation.export()
     assert sum('"1999-01-01T' in row for row in installation.rows()) == 3
+
+
+def test_a_batch_is_answered_with_its_counts_and_what_is_left_to_do(cache, home):
+    for day in ("2026-06-04", "2026-06-05"):
+        cache.with_day(day)
+    installation = AnInstallation(home, cache.root)
+
+    def ask(*days):
+        told = []
+        sink = build_sink(installation.installation.config.sinks[SinkName("feed")], installation.env)
+        with installation.installation.open_ledger() as ledger:
+            exporter = Exporter(sink, ledger, installation.installation.clock)
+            rows = installation.installation.slice(DatasetName("logs"), [Day(day) for day in days])
+            result = exporter.export_batch(ExportBatch(rows.dataset, tuple(rows.days), rows), ExportOptions(told.append))
+        assert [outcome.day for outcome in told] == list(days)
+        return result
+
+    result = ask("2026-06-04")
+    assert (result.status, result.partitions_exported, result.rows, result.retry_partitions) == ("exported", 1, 3, {})
+    assert result.bytes == sum(len(content) for content in installation.objects().values())
+    (installation.out() / "logs/day=2026-06-05").write_text("a file where a directory is needed")
+    result = ask("2026-06-04", "2026-06-05")
+    assert (result.status, result.partitions_exported, list(result.retry_partitions)) == ("partial", 1, ["2026-06-05"])
+    assert "day=2026-06-05" in result.retry_partitions["2026-06-05"]
+    assert ask("2026-06-05").status == "failed"

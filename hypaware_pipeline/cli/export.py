@@ -11,11 +11,10 @@ from hypaware_pipeline.cli.reporting import Report
 from hypaware_pipeline.config import SinkConfig, find_config_path
 from hypaware_pipeline.errors import BadRequest, RunStorageFailed
 from hypaware_pipeline.export.beginnings import beginnings
-from hypaware_pipeline.export.driver import DayOutcome
 from hypaware_pipeline.export.installation import Installation, build_sink
 from hypaware_pipeline.export.plan import PlannedDay, Reason
 from hypaware_pipeline.export.survey import DatasetPlan, survey
-from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName, day_of, parse_day
+from hypaware_pipeline.model import UNDATED, DatasetName, Day, DayOutcome, SinkName, day_of, parse_day
 from hypaware_pipeline.sinks.configured import ConfiguredSink
 from hypaware_pipeline.state import checkout_root, dagster_home
 

@@ -17,9 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from hypaware_pipeline.errors import ConfigError
-from hypaware_pipeline.export.driver import DayOutcome
 from hypaware_pipeline.export.plan import PlannedDay
-from hypaware_pipeline.model import DatasetName, Day, SinkName
+from hypaware_pipeline.model import DatasetName, Day, DayOutcome, SinkName
 
 
 class Report:

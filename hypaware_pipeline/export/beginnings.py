@@ -12,10 +12,12 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hypaware_pipeline.config import SinkConfig
+from hypaware_pipeline.datasets import KNOWN_DATASETS
 from hypaware_pipeline.errors import BadRequest, CacheError, LedgerError, StateUnusable
 from hypaware_pipeline.export.installation import Installation
 from hypaware_pipeline.ledger import Ledger
-from hypaware_pipeline.model import Day, SinkName, day_of
+from hypaware_pipeline.model import DatasetName, Day, SinkName, day_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,23 @@ def move_first_day(installation: Installation, ledger: Ledger, day: Day) -> None
     if not floor <= day <= today:
         raise BadRequest(f"the first day must lie between {floor} (the floor_day) and {today}, not at {day}")
     ledger.move_first_day(day)
+
+
+def begins(sink: SinkConfig, dataset: DatasetName, first_seen: Day) -> Day | None:
+    """The first day that a sink's schedule asks for of a dataset; None if it asks for all. Older days are left to backfills.
+
+    Rows without a day belong to no time and are asked for in any case.
+
+    Args:
+        sink: Whose `start` counts. One that says nothing begins with everything there is of a dataset HypAware itself declares,
+            and of any other with the day the sink was first seen, whole: how much a plugin's dataset holds nobody can know.
+        dataset: Which one.
+        first_seen: The UTC day on which the sink was first seen, as the ledger keeps it.
+    """
+    start = sink.start or ("earliest" if dataset in KNOWN_DATASETS else "now")
+    if start == "earliest":
+        return None
+    return first_seen if start == "now" else Day(start)
 
 
 def _stored_or_chosen(installation: Installation, ledger: Ledger, starts: Mapping[SinkName, Day]) -> Beginnings:

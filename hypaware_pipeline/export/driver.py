@@ -32,11 +32,14 @@ from hypaware_pipeline.ledger import Ledger
 from hypaware_pipeline.model import (
     DatasetName,
     Day,
+    DayOutcome,
+    ExportBatch,
     ExportedFile,
+    ExportOptions,
+    ExportResult,
     ParkedRecord,
     PartitionSummary,
     Receipt,
-    SinkName,
     SourceName,
 )
 from hypaware_pipeline.plugins.contracts import Encoded
@@ -63,34 +66,8 @@ PARKED_IN_RECEIPT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class DayOutcome:
-    """What became of one day.
-
-    Attributes:
-        status: `exported`: whole. `partial`: every readable source is exported, another could not be read. `kept`: the copy at
-            the destination stays, because the cache no longer holds the day whole. `failed`: nothing was recorded.
-        receipt: Of what is at the destination now; None when nothing is.
-        error: What is wrong and what to do; None when nothing is.
-        seconds: Wall time spent on the day.
-    """
-
-    sink: SinkName
-    dataset: DatasetName
-    day: Day
-    status: Literal["exported", "partial", "kept", "failed"]
-    receipt: Receipt | None
-    error: str | None
-    seconds: float
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing is left to do for the day."""
-        return self.status in ("exported", "kept")
-
-
-@dataclass(frozen=True, slots=True)
 class Exporter:
-    """Exports slices to one sink and records what it did.
+    """Exports slices to one sink and records what it did. Meets `Sink`.
 
     Attributes:
         clock: The time now, in UTC.
@@ -99,6 +76,14 @@ class Exporter:
     sink: ConfiguredSink
     ledger: Ledger
     clock: Callable[[], datetime]
+
+    def export_batch(self, batch: ExportBatch[CacheSlice], options: ExportOptions) -> ExportResult:
+        """See `Sink.export_batch`."""
+        outcomes = []
+        for outcome in self.export(batch.rows):
+            options.told(outcome)
+            outcomes.append(outcome)
+        return ExportResult.of(outcomes)
 
     def export(self, rows: CacheSlice) -> Iterator[DayOutcome]:
         """Export the days of a slice, one outcome per day as it is done, never raising for what one day met."""

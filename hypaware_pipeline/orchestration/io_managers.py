@@ -17,13 +17,14 @@ import dagster as dg
 
 from hypaware_pipeline.config.references import Secrets
 from hypaware_pipeline.errors import SinkHalted
-from hypaware_pipeline.export.driver import DayOutcome, Exporter
+from hypaware_pipeline.export.driver import Exporter
 from hypaware_pipeline.export.plan import partition_of
 from hypaware_pipeline.export.slices import CacheSlice
 from hypaware_pipeline.ledger import Ledger
-from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName
+from hypaware_pipeline.model import UNDATED, DatasetName, Day, DayOutcome, ExportBatch, ExportOptions, SinkName
 from hypaware_pipeline.orchestration.partitions import days_of
 from hypaware_pipeline.orchestration.resources import BlobStoreResource, EncoderResource, TableFormatResource
+from hypaware_pipeline.plugins.contracts import Sink
 from hypaware_pipeline.sinks.configured import ConfiguredSink
 
 Observer = Callable[[DayOutcome], None]
@@ -108,14 +109,19 @@ class SinkIOManager(dg.ConfigurableIOManager):
             keys = dg.MetadataValue.json(sorted(context.asset_partition_keys))
             raise dg.Failure(str(error), metadata={"retry_partitions": keys}, allow_retries=False) from None
         by_partition: dict[Day, list[DayOutcome]] = {}
+
+        def told(outcome: DayOutcome) -> None:
+            if outcome.day == UNDATED and outcome.done and outcome.receipt is None:
+                return  # nobody asked: it came along with the first partition, and there is nothing of it
+            self.observer(outcome)
+            _log(context, outcome)
+            by_partition.setdefault(partition_of(outcome.day, Day(self.first_day)), []).append(outcome)
+
         with Ledger.open(Path(self.ledger), clock=utc_now) as ledger:
-            for outcome in Exporter(sink, ledger, utc_now).export(obj):
-                if outcome.day == UNDATED and outcome.done and outcome.receipt is None:
-                    continue  # nobody asked: it came along with the first partition, and there is nothing of it
-                self.observer(outcome)
-                _log(context, outcome)
-                by_partition.setdefault(partition_of(outcome.day, Day(self.first_day)), []).append(outcome)
-        failed = {key: outcomes for key, outcomes in by_partition.items() if not all(outcome.done for outcome in outcomes)}
+            exporter: Sink[CacheSlice] = Exporter(sink, ledger, utc_now)
+            result = exporter.export_batch(ExportBatch(obj.dataset, tuple(obj.days), obj), ExportOptions(told))
+        retry = {partition_of(day, Day(self.first_day)) for day in result.retry_partitions}
+        failed = {key: outcomes for key, outcomes in by_partition.items() if key in retry}
         if not failed:
             for key, outcomes in by_partition.items():
                 context.step_context.add_asset_metadata(

@@ -11,10 +11,9 @@ import dagster as dg
 
 from hypaware_pipeline.config.names import distinct_slug
 from hypaware_pipeline.export.blueprint import Blueprint
-from hypaware_pipeline.export.driver import DayOutcome
 from hypaware_pipeline.export.installation import Installation
 from hypaware_pipeline.export.plan import contiguous_ranges, partition_of
-from hypaware_pipeline.model import DatasetName, Day, SinkName
+from hypaware_pipeline.model import DatasetName, Day, DayOutcome, SinkName
 from hypaware_pipeline.orchestration.build import definitions_of
 from hypaware_pipeline.orchestration.io_managers import Observer
 from hypaware_pipeline.orchestration.naming import Names

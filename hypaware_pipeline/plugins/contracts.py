@@ -13,12 +13,24 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
-from hypaware_pipeline.model import Column, DatasetName, Day, ExportedFile, Receipt, SinkName, SourceName
+from hypaware_pipeline.model import (
+    Column,
+    DatasetName,
+    Day,
+    ExportBatch,
+    ExportedFile,
+    ExportOptions,
+    ExportResult,
+    Receipt,
+    SinkName,
+    SourceName,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
+RowsT = TypeVar("RowsT")
 
 
 class Writable(Protocol):
@@ -206,4 +218,12 @@ class TableFormat(Protocol):
 
     def writer(self, sink: SinkName, encoder: Encoder, store: BlobStore, *, prefix: str) -> SinkWriter:
         """What writes the days of one sink under a prefix of the store."""
+        ...
+
+
+class Sink(Protocol[RowsT]):
+    """A configured destination as a run sees it: it is asked for days, and answers for each of them."""
+
+    def export_batch(self, batch: ExportBatch[RowsT], options: ExportOptions) -> ExportResult:
+        """Export a batch. What one day meets is in the answer, and costs no other day; nothing is raised for it."""
         ...
