@@ -123,18 +123,18 @@ def _read_document(path: Path) -> Document:
 def _problems(
     document: Document, broken: Mapping[str, list[ConfigError]], resolver: PluginResolver, paths: PathRules
 ) -> tuple[ConfigError, ...]:
-    """Everything the rules say of a file of sound shape, nothing twice."""
+    """Everything the rules say of a file of sound shape, nothing twice: what a sink suffers of `plugins` is said there."""
     plugins = document.plugins or ()
     catalog = resolver.catalog(entry.name for entry in plugins)
     retention = document.query.cache.retention
-    errors = [
+    of_sinks = (error for name in document.sinks for error in broken.get(name, ()))
+    return (
         *plugin_errors(plugins, catalog),
-        *(error for name in document.sinks for error in broken.get(name, ())),
+        *(error for error in of_sinks if error.pointer.startswith("/sinks/")),
         *retention_errors(retention.datasets if retention else (), catalog),
         *ambiguity_errors(plugins, document.disambiguate, catalog),
         *section_errors(plugins, lambda entry, pointer: resolver.section_errors(entry, pointer, paths)),
-    ]
-    return tuple({(error.kind, error.pointer): error for error in reversed(errors)}.values())[::-1]
+    )
 
 
 def _cache_root(path: Path, document: Document, hypaware: HypAwareConfig, env: Mapping[str, str]) -> tuple[Path, tuple[str, ...]]:

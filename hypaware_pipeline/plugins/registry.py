@@ -76,11 +76,11 @@ class Registry:
             return unusable
         pinned = options.get("encoder")
         errors = pair_errors(entry.pointer, entry.writer, entry.destination, pinned, catalog)
-        if any(error.kind == "sink_plugin_unknown" for error in errors):
-            return errors
+        if errors:
+            return errors  # whether these are on is beside the point: others have to be named
         inactive = [error for role, name in roles.items() for error in plugins.inactivity(f"{entry.pointer}/{role}", name)]
-        if errors or inactive:
-            return inactive + errors
+        if inactive:
+            return inactive
         pair = self._pair(entry, pinned)
         if isinstance(pair, list):
             return pair
