@@ -174,6 +174,11 @@ def test_everything_wrong_with_a_file_is_said_at_once_in_hypawares_words(files: 
     assert words["/first_day"] == "must be a day, written YYYY-MM-DD"
 
 
+def test_what_is_wrong_with_sinks_is_said_with_what_is_wrong_with_the_file(files: Files) -> None:
+    errors = files.errors(version=1, extra=1, plugins=[{}], sinks={"mixed": {"writer": PARQUET, "plugin": "x"}})
+    assert sorted(error.pointer for error in errors) == ["/extra", "/plugins/0/name", "/sinks/mixed", "/version"]
+
+
 @pytest.mark.parametrize("version", ["2", 1, True, None, 2.5])
 def test_the_version_is_the_number_two(files: Files, version: object) -> None:
     assert [(error.pointer, error.message) for error in files.errors(version=version)] == [
@@ -317,6 +322,13 @@ def test_a_sink_whose_name_fits_nowhere_is_broken_alone(files: Files, name: str)
     config = files.load(sinks={name: a_sink("one"), "good": a_sink("two")})
     assert list(config.sinks) == ["good"]
     assert said(config.broken_sinks[name]) == [("sink_config_invalid", f"/sinks/{name}")]
+
+
+@pytest.mark.parametrize("name", ["cache", "broken", "class", "None", "match"])
+def test_a_sink_cannot_take_a_name_that_is_taken(files: Files, name: str) -> None:
+    (error,) = files.load(sinks={name: a_sink()}).broken_sinks[name]
+    assert (error.kind, error.pointer) == ("sink_config_invalid", f"/sinks/{name}")
+    assert error.message.endswith("choose another")
 
 
 def test_one_broken_sink_stops_no_other(files: Files) -> None:

@@ -95,6 +95,26 @@ def test_there_is_no_request_plugin_yet(home: Home) -> None:
     assert "a request sink hypaware.http-endpoint; there is none yet" in message
 
 
+@pytest.mark.parametrize(("entry", "supports"), [(parquet(), ("queryable",)), (jsonl(), ())])
+def test_a_pair_supports_what_both_support(home: Home, entry: dict[str, Any], supports: tuple[str, ...]) -> None:
+    assert home.sink(entry).supports == supports
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"writer": PARQUET, "destination": "@hypaware/s3"}, ("sink_plugin_not_active", "/sinks/archive/destination")),
+        ({"writer": "@hypaware/format-iceberg", "destination": LOCAL}, ("sink_plugin_not_active", "/sinks/archive/writer")),
+        ({"writer": PARQUET, "destination": "@hypaware/webhook"}, ("sink_pair_incompatible", "/sinks/archive/destination")),
+        ({"writer": "@hypaware/central", "destination": LOCAL}, ("sink_writer_invalid", "/sinks/archive/writer")),
+    ],
+)
+def test_plugins_of_hypawares_are_judged_as_hypaware_would_and_then_said_not_to_be_here(
+    home: Home, entry: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    assert [(kind, pointer) for kind, pointer, _ in home.broken(entry)] == [expected]
+
+
 # --- which plugins are on ------------------------------------------------------------------------------------------------------
 
 

@@ -128,14 +128,12 @@ _KINDS: Mapping[str, Any] = {ENCODER: EncoderOptions, BLOB_STORE: StoreOptions, 
 def manifest_problems(plugin: object, name: str) -> Iterator[str]:
     """What is wrong with what calls itself the plugin `name`; nothing if it is one."""
     if not isinstance(plugin, Plugin):
-        yield f"it is a {type(plugin).__name__}, no Plugin"
+        yield f"it is of type {type(plugin).__name__}, no Plugin"
         return
     if plugin.name != name:
         yield f"it calls itself '{plugin.name}'"
-    versions = {"version": plugin.version, **{f"version of {cap}": version for cap, version in plugin.provides.items()}}
-    yield from (
-        f"{what} '{version}' is none; write X.Y.Z" for what, version in versions.items() if parse_version(version) is None
-    )
+    versions = {"its version": plugin.version, **plugin.provides}
+    yield from (f"{what} is '{number}'; write X.Y.Z" for what, number in versions.items() if parse_version(number) is None)
     yield from (f"'{wanted}' is no range for {cap}" for cap, wanted in plugin.requires.items() if not is_valid_range(wanted))
     if not plugin.parts:
         yield "it provides nothing"

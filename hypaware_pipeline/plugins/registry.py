@@ -69,22 +69,22 @@ class Registry:
         self, entry: BlobEntry, options: Mapping[str, Any], plugins: PluginEntries, paths: PathRules
     ) -> ResolvedPair | list[ConfigError]:
         """See `PluginResolver.resolve`."""
-        roles = {"writer": entry.writer, "destination": entry.destination}
-        catalog = self.catalog(roles.values())
-        unusable = [error for role, name in roles.items() for error in self._unusable(f"{entry.pointer}/{role}", name)]
+        pinned = options.get("encoder")
+        named = {"writer": entry.writer, "destination": entry.destination, "config/encoder": pinned}
+        names = {f"{entry.pointer}/{place}": name for place, name in named.items() if isinstance(name, str)}
+        catalog = self.catalog(names.values())
+        unusable = [error for place, name in names.items() for error in self._unusable(place, name)]
         if unusable:
             return unusable
-        pinned = options.get("encoder")
         errors = pair_errors(entry.pointer, entry.writer, entry.destination, pinned, catalog)
         if errors:
             return errors  # whether these are on is beside the point: others have to be named
-        inactive = [error for role, name in roles.items() for error in plugins.inactivity(f"{entry.pointer}/{role}", name)]
-        if inactive:
-            return inactive
         pair = self._pair(entry, pinned)
         if isinstance(pair, list):
             return pair
-        return version_errors(entry.pointer, pair) or resolve_options(entry, options, pair, plugins, paths)
+        places = {f"{entry.pointer}/{place}": plugin.name for place, plugin in pair.parts()}
+        inactive = [error for place, name in places.items() for error in plugins.inactivity(place, name)]
+        return inactive or version_errors(entry.pointer, pair) or resolve_options(entry, options, pair, plugins, paths)
 
     def refuse_request(self, entry: RequestEntry) -> list[ConfigError]:
         """See `PluginResolver.refuse_request`."""
