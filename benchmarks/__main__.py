@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.lab import Lab
 
-NAMES = ("throughput", "memory", "definitions", "index", "export_command")
+NAMES = ("throughput", "memory", "definitions", "index", "ticks", "export_command")
 
 
 def main(arguments: Sequence[str]) -> int:

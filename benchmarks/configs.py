@@ -9,7 +9,11 @@ _WRITERS = {"parquet": "@hypaware/format-parquet", "jsonl": "@hypaware/format-js
 def write_config(home: Path, cache: str, *, sinks: dict[str, str]) -> Path:
     """A config with these sinks, by name and format, into directories below `home`."""
     entries = {
-        name: {"writer": _WRITERS[kind], "destination": "@hypaware/local-fs", "config": {"dir": f"out/{name}"}}
+        name: {
+            "writer": _WRITERS[kind],
+            "destination": "@hypaware/local-fs",
+            "config": {"dir": f"out/{name}", "schedule": "*/5 * * * *"},
+        }
         for name, kind in sinks.items()
     }
     path = home / "hypaware-pipeline.json"

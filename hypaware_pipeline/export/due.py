@@ -17,8 +17,8 @@ at every tick. The asset check says it once.
 import datetime as dt
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
@@ -45,13 +45,13 @@ class Scope:
         datasets: The sink's, each with the day at which it begins; what lies before is left to backfills.
         first_day: The first partition.
         last_day: The last one. The cache may have rows of tomorrow already.
-        covered: Partitions that runs in progress will export, by dataset.
+        covered: Gives the partitions that runs in progress will export, by dataset. Called only when a day is due.
     """
 
     datasets: Mapping[DatasetName, Day]
     first_day: Day
     last_day: Day
-    covered: Mapping[DatasetName, Collection[Day]] = field(default_factory=dict)
+    covered: Callable[[], Mapping[DatasetName, Collection[Day]]] = dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +160,6 @@ def _obstacle(entry: PlannedDay, scope: Scope) -> str | None:
         return _AHEAD
     if partition < scope.datasets[entry.dataset]:
         return _EARLY
-    if partition in scope.covered.get(entry.dataset, ()):
+    if partition in scope.covered().get(entry.dataset, ()):
         return _COVERED
     return _UNREADABLE if entry.unreadable and not entry.rows else None

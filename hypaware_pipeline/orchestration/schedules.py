@@ -11,6 +11,7 @@ judged by their own sensor.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import dagster as dg
 
@@ -70,8 +71,13 @@ def _tick(
 ) -> list[dg.RunRequest] | dg.SkipReason:
     keys = [Day(key) for key in assets.partitions.get_partition_keys()]
     of_dataset = {name: names.sink_key(assets.sink.slug, slug) for slug, name in assets.datasets.items()}
-    covered = covered_partitions(context.instance, list(of_dataset.values()), job=names.job(assets.sink.slug), keys=keys)
-    scope = Scope(assets.begins, keys[0], keys[-1], {name: covered[asset] for name, asset in of_dataset.items()})
+
+    @cache
+    def covered() -> Mapping[DatasetName, set[Day]]:
+        found = covered_partitions(context.instance, list(of_dataset.values()), job=names.job(assets.sink.slug), keys=keys)
+        return {name: found[asset] for name, asset in of_dataset.items()}
+
+    scope = Scope(assets.begins, keys[0], keys[-1], covered)
     try:
         with installation.open_ledger() as ledger:
             asked = ask(installation, ledger, assets.sink, scope)

@@ -1,0 +1,66 @@
+"""What ticks cost in the code server: with nothing new, however many days were exported; with one more file in a large table.
+
+About 50 ms of each is Dagster's, which opens its storage anew for every tick. A first tick plans, and imports what that takes.
+Wanted: nothing new over 5 datasets x 1,000 days x 3 sinks below 300 ms for all three ticks together, the same for a tenth of the
+days; one more file in a table of 5,000 below 500 ms.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.lab import Lab, Sample, Side, cpu_seconds, peak_megabytes, seconds, table
+
+_HEADER = ("what", "ms", "CPU s", "peak MB")
+_ONE_SINK = {"archive": "parquet"}
+_THREE_SINKS = {"archive": "parquet", "feed": "jsonl", "copy": "parquet"}
+
+
+def run(lab: Lab) -> Iterator[str]:
+    """One table."""
+    samples: dict[str, list[Sample]] = {}
+    for days in (lab.size(100, 10), lab.size(1_000, 50)):
+        _nothing_new(lab, samples, days)
+    _one_more_file(lab, samples)
+    lines = [
+        [name, f"{seconds(runs) * 1000:,.0f}", f"{cpu_seconds(runs):.2f}", f"{peak_megabytes(runs):.0f}"]
+        for name, runs in samples.items()
+    ]
+    yield table("Ticks", _HEADER, lines)
+
+
+def _nothing_new(lab: Lab, samples: dict[str, list[Sample]], days: int) -> None:
+    with lab.scratch() as directory, lab.scratch() as home:
+        cache = str(directory / "cache")
+        lab.run(
+            Side("benchmarks.caches:fill_days", {"cache": cache, "datasets": 5, "days": days, "rows_per_day": 4, "files": 50})
+        )
+        lab.run(Side("benchmarks.installations:record_all", {"home": str(home), "cache": cache, "sinks": _THREE_SINKS}))
+        for _ in range(lab.size(3, 1)):
+            name = f"3 sinks x 5 datasets x {days:,} days"
+            _add(samples, name, _tick(lab, home, cache, _THREE_SINKS))
+
+
+def _one_more_file(lab: Lab, samples: dict[str, list[Sample]]) -> None:
+    files = lab.size(5_000, 200)
+    with lab.scratch() as directory, lab.scratch() as home:
+        cache = str(directory / "cache")
+        arguments = {"cache": cache, "files": files, "rows_per_file": 20, "flushes": files // 20}
+        lab.run(Side("benchmarks.caches:fill_many_files", arguments))
+        for number in range(lab.size(3, 1)):
+            lab.run(Side("benchmarks.installations:record_all", {"home": str(home), "cache": cache, "sinks": _ONE_SINK}))
+            sample = _tick(lab, home, cache, _ONE_SINK, flush_before_last=files + number)
+            if sample.figures["runs"] != 1:
+                raise RuntimeError(f"{sample.figures['runs']} runs were asked for, not one")
+            samples.setdefault(f"table of {files:,} files, one more", []).append(sample.taking("last_seconds"))
+
+
+def _add(samples: dict[str, list[Sample]], name: str, sample: Sample) -> None:
+    if sample.figures["runs"]:
+        raise RuntimeError(f"{sample.figures['runs']} runs were asked for though nothing is new")
+    samples.setdefault(f"{name}: first tick, planned", []).append(sample.taking("first_seconds"))
+    samples.setdefault(f"{name}: nothing new", []).append(sample.taking("last_seconds"))
+
+
+def _tick(lab: Lab, home: Path, cache: str, sinks: dict[str, str], *, flush_before_last: int | None = None) -> Sample:
+    arguments = {"home": str(home), "cache": cache, "sinks": sinks, "times": 4, "flush_before_last": flush_before_last}
+    return lab.run(Side("benchmarks.tick_sides:tick", arguments))

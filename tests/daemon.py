@@ -1,0 +1,150 @@
+"""A real Dagster, web server and daemon, on a port and a home of its own.
+
+Why it is started with default signal handlers: a process that was started with SIGINT ignored, as shells do in the background,
+passes that on, and nothing but SIGKILL ends Dagster then, which leaves its children behind.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import dagster as dg
+import httpx
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGED = ROOT / "hypaware_pipeline" / "data"
+PATIENCE_SECONDS = 180.0
+
+T = TypeVar("T")
+
+
+def wait_for(what: str, look: Callable[[], T | None], *, seconds: float = PATIENCE_SECONDS) -> T:
+    """Look until there is something to see."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = look()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {seconds:.0f} s in vain: {what}")
+        time.sleep(0.25)
+
+
+class ADagster:
+    """`dagster dev` for one config, as a context manager. `instance` looks into the same home from this process."""
+
+    def __init__(self, directory: Path, config: Path) -> None:
+        self.home = directory / "dagster_home"
+        self.home.mkdir(parents=True)
+        (self.home / "dagster.yaml").write_text((PACKAGED / "dagster.yaml").read_text())
+        self._config = config
+        self._log = directory / "dagster.log"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port = probe.getsockname()[1]
+
+    def __enter__(self) -> Self:
+        """Wait until the code location is loaded."""
+        command = [sys.executable, "-m", "dagster", "dev", "-w", str(PACKAGED / "workspace.yaml"), "-h", "127.0.0.1"]
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("DAGSTER_", "HYP"))}
+        env |= {"DAGSTER_HOME": str(self.home), "HYPAWARE_PIPELINE_CONFIG": str(self._config), "PYTHONPATH": str(ROOT)}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, "-p", str(self._port)],
+                env=env,
+                cwd=self.home,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_default_signals,
+            )
+        wait_for("the code location", self._loaded)
+        self.instance = dg.DagsterInstance.from_config(str(self.home))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End all of its processes."""
+        self.instance.dispose()
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=60)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def log(self) -> str:
+        """What it printed."""
+        return self._log.read_text(errors="replace")
+
+    def graphql(self, query: str, **variables: Any) -> dict[str, Any]:
+        """Ask what the UI asks."""
+        url = f"http://127.0.0.1:{self._port}/graphql"
+        answer = httpx.post(url, json={"query": query, "variables": variables}, timeout=60).json()
+        assert not answer.get("errors"), answer["errors"]
+        data: dict[str, Any] = answer["data"]
+        return data
+
+    def backfill(self, *key: str, days: list[str]) -> str:
+        """Launch a backfill of one asset as the UI does; returns its id."""
+        query = (
+            "mutation($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) { __typename "
+            "... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"
+        )
+        params = {"assetSelection": [{"path": list(key)}], "partitionNames": days}
+        answer = self.graphql(query, params=params)["launchPartitionBackfill"]
+        assert answer["__typename"] == "LaunchBackfillSuccess", answer
+        return str(answer["backfillId"])
+
+    def backfill_ended(self, backfill: str) -> Any:
+        """Wait for a backfill's end."""
+
+        def ended() -> Any:
+            found = self.instance.get_backfill(backfill)
+            done = found is not None and found.status.value.startswith(("COMPLETED", "FAILED", "CANCELED"))
+            return found if done else None
+
+        return wait_for(f"the end of backfill {backfill}", ended)
+
+    def runs(self, **tags: str) -> list[dg.DagsterRun]:
+        """Runs with these tags, the newest first."""
+        return list(self.instance.get_runs(dg.RunsFilter(tags=tags)))
+
+    def pid(self, run: dg.DagsterRun) -> int:
+        """The process of a started run."""
+
+        def found() -> re.Match[str] | None:
+            text = "\n".join(entry.message or "" for entry in self.instance.all_logs(run.run_id))
+            return re.search(r"pid: (\d+)", text)
+
+        return int(wait_for(f"the process of run {run.run_id}", found)[1])
+
+    def ticks(self, name: str) -> list[Any]:
+        """Ended ticks of a schedule or sensor, the newest first."""
+        for state in self.instance.all_instigator_state():
+            if state.instigator_name == name:
+                ticks = self.instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=50)
+                return [tick for tick in ticks if tick.status.value != "STARTED"]
+        return []
+
+    def _loaded(self) -> bool:
+        if self._process.poll() is not None:
+            raise AssertionError(f"dagster dev ended: {self.log()[-4000:]}")
+        query = "{ workspaceOrError { ... on Workspace { locationEntries { loadStatus locationOrLoadError { __typename } } } } }"
+        try:
+            entries = self.graphql(query)["workspaceOrError"]["locationEntries"]
+        except httpx.HTTPError:
+            return False
+        return bool(entries) and all(entry["loadStatus"] == "LOADED" for entry in entries)
+
+
+def _default_signals() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
