@@ -113,6 +113,27 @@ class ADagster:
 
         return wait_for(f"the end of backfill {backfill}", ended)
 
+    def launch(self, job: str, *key: str, day: str) -> dg.DagsterRun:
+        """Launch a job for one day of one asset as the UI does, and wait for its end."""
+        query = (
+            "mutation($params: ExecutionParams!) { launchRun(executionParams: $params) { __typename "
+            "... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"
+        )
+        selector = {"repositoryLocationName": "hypaware", "repositoryName": "__repository__", "jobName": job}
+        params = {
+            "selector": {**selector, "assetSelection": [{"path": list(key)}], "assetCheckSelection": []},
+            "executionMetadata": {"tags": [{"key": "dagster/partition", "value": day}]},
+        }
+        answer = self.graphql(query, params=params)["launchRun"]
+        assert answer["__typename"] == "LaunchRunSuccess", answer
+        run_id = answer["run"]["runId"]
+
+        def ended() -> dg.DagsterRun | None:
+            run = self.instance.get_run_by_id(run_id)
+            return run if run is not None and run.is_finished else None
+
+        return wait_for(f"the end of run {run_id}", ended)
+
     def runs(self, **tags: str) -> list[dg.DagsterRun]:
         """Runs with these tags, the newest first."""
         return list(self.instance.get_runs(dg.RunsFilter(tags=tags)))

@@ -1,11 +1,13 @@
 """Under the real daemon and web server: ticks, backfills, what the UI is told.
 
-All tests share one Dagster; each has sinks or days of its own, and they may run in any order.
+All tests share one Dagster; each has a sink of its own, and they may run in any order. Backfills are launched before the first of
+them, because the daemon looks at backfills every half minute only.
 """
 
 import datetime as dt
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import dagster as dg
 import pytest
@@ -54,6 +56,7 @@ def installation(place, cache):
     installation.now = dt.datetime.now(dt.UTC)
     installation.export([FIVE[0]], sink="filled", dataset=MESSAGES)
     (installation.out("filled") / MESSAGES / f"day={BAD}").write_text("in the way")
+    installation.export(FIVE[1:], sink="ticking", dataset=MESSAGES)
     return installation
 
 
@@ -63,47 +66,67 @@ def dagster(place, installation):
         yield running
 
 
+@pytest.fixture(scope="module")
+def of_five_days(dagster):
+    return dagster.backfill("filled", MESSAGES, days=FIVE)
+
+
+@pytest.fixture(scope="module")
+def of_the_cache(dagster):
+    return dagster.backfill("cache", MESSAGES, days=FIVE)
+
+
+@pytest.fixture(scope="module")
+def of_200_days(dagster, of_five_days):
+    """A backfill and its run's process, which is stopped as soon as it is there: it lasts as long as the test wants."""
+
+    def launch_and_hold():
+        wait_for("the run of five days", lambda: dagster.runs(**{"dagster/backfill": of_five_days}))
+        backfill = dagster.backfill("busy", LOGS, days=MANY)
+        run = wait_for("the run of 200 days", lambda: next(iter(dagster.runs(**{"dagster/backfill": backfill})), None))
+        pid = dagster.pid(run)
+        os.kill(pid, signal.SIGSTOP)
+        return backfill, pid
+
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(launch_and_hold)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def launched(of_five_days, of_the_cache, of_200_days):
+    """Everything that takes its time."""
+
+
 def statuses(dagster, *key, days):
     partitions = dg.DailyPartitionsDefinition("2026-02-01", end_offset=1)
     found = dagster.instance.get_status_by_partition(dg.AssetKey(key), days, partitions) or {}
     return [found[day].value if found.get(day) else None for day in days]
 
 
-def test_a_backfill_of_five_days_is_one_run_in_which_one_bad_day_costs_no_other(dagster):
-    ended = dagster.backfill_ended(dagster.backfill("filled", MESSAGES, days=FIVE))
+def test_a_tick_exports_what_changed_and_the_next_one_launches_nothing(dagster, installation):
+    def skipped():
+        ticks = dagster.ticks("export_ticking_schedule")
+        return ticks if ticks and ticks[0].tick_data.skip_reason else None
+
+    ticks = wait_for("a tick with nothing new", skipped)
+    assert ticks[0].tick_data.skip_reason == "no day changed since its last export"
+    (run,) = dagster.runs(**{"hypaware/sink": "ticking"})
+    assert run.status is dg.DagsterRunStatus.SUCCESS
+    assert run.tags["hypaware/days"] == FIVE[0], "the other days had been exported before"
+    assert len([tick for tick in ticks if tick.run_ids]) == 1
+    assert sum(installation.rows("ticking", MESSAGES).values()) == 15
+
+
+def test_a_backfill_of_five_days_is_one_run_in_which_one_bad_day_costs_no_other(dagster, of_five_days):
+    ended = dagster.backfill_ended(of_five_days)
     assert ended.status.value == "COMPLETED_FAILED"
-    (run,) = dagster.runs(**{"dagster/backfill": ended.backfill_id})
+    (run,) = dagster.runs(**{"dagster/backfill": of_five_days})
     assert run.status is dg.DagsterRunStatus.FAILURE
     assert statuses(dagster, "filled", MESSAGES, days=FIVE) == ["FAILED" if day == BAD else "MATERIALIZED" for day in FIVE]
 
 
-def test_a_tick_exports_what_changed_and_the_next_one_launches_nothing(dagster, cache, installation):
-    def exported(rows):
-        return lambda: sum(installation.rows("ticking", MESSAGES).values()) == rows
-
-    wait_for("the first tick's export", exported(15))
-    cache.with_day(FIVE[1], dataset=MESSAGES, source="claude", rows=2)
-    wait_for("the changed day's export", exported(17))
-    newest = wait_for("the run", lambda: dagster.runs(**{"hypaware/sink": "ticking"}))[0]
-    assert newest.tags["hypaware/days"] == FIVE[1]
-    assert {key.path[-1] for key in newest.asset_selection} == {MESSAGES}
-    runs = len(dagster.runs(**{"hypaware/sink": "ticking"}))
-    last = dagster.ticks("export_ticking_schedule")[0].timestamp
-
-    def later_ticks():
-        ticks = [tick for tick in dagster.ticks("export_ticking_schedule") if tick.timestamp > last]
-        return ticks if any("no day changed" in (tick.tick_data.skip_reason or "") for tick in ticks) else None
-
-    assert {tick.status.value for tick in wait_for("a tick with nothing new", later_ticks)} == {"SKIPPED"}
-    assert len(dagster.runs(**{"hypaware/sink": "ticking"})) == runs
-
-
-def test_a_schedule_fires_on_time_while_a_backfill_of_200_days_runs(dagster, cache, installation):
-    cache.with_rows(LOGS, [{"timestamp": dt.datetime.fromisoformat(f"{day}T01:00:00+00:00"), "serviceName": "x"} for day in MANY])
-    backfill = dagster.backfill("busy", LOGS, days=MANY)
-    run = wait_for("the backfill's run", lambda: next(iter(dagster.runs(**{"dagster/backfill": backfill})), None))
-    pid = dagster.pid(run)
-    os.kill(pid, signal.SIGSTOP)  # it lasts as long as the test wants
+def test_a_schedule_fires_on_time_while_a_backfill_of_200_days_runs(dagster, cache, of_200_days):
+    backfill, pid = of_200_days.result()
     try:
         before = len(dagster.ticks("export_busy_schedule"))
         cache.with_rows("spare", [{"timestamp": dt.datetime(2026, 6, 2, tzinfo=dt.UTC), "n": 2}])
@@ -114,7 +137,7 @@ def test_a_schedule_fires_on_time_while_a_backfill_of_200_days_runs(dagster, cac
 
         scheduled = wait_for("the schedule's run", exported)
         assert len(dagster.ticks("export_busy_schedule")) - before <= 2
-        assert {key.path[-1] for key in scheduled.asset_selection} == {"spare"}, "the other days are on their way"
+        assert {key.path[-1] for key in scheduled.asset_selection} == {"spare"}
     finally:
         os.kill(pid, signal.SIGCONT)
     assert dagster.backfill_ended(backfill).status.value == "COMPLETED_SUCCESS"
@@ -122,20 +145,17 @@ def test_a_schedule_fires_on_time_while_a_backfill_of_200_days_runs(dagster, cac
     assert set(statuses(dagster, "busy", LOGS, days=MANY)) == {"MATERIALIZED"}
 
 
-def test_a_queued_run_is_not_broken_by_what_becomes_of_the_config_file(dagster, installation):
+@pytest.mark.parametrize("what", ["broken", "removed"])
+def test_a_run_is_not_harmed_by_what_became_of_the_config_file_since(dagster, installation, what):
     """It was `Could not find job`, and for a file with a typing error every run failed."""
     path = installation.installation.config.path
     content = path.read_text()
     try:
-        path.write_text("{ broken")
-        broken = dagster.backfill("pinned", MESSAGES, days=FIVE[:2])
-        assert dagster.backfill_ended(broken).status.value == "COMPLETED_SUCCESS"
-        path.unlink()
-        gone = dagster.backfill("pinned", MESSAGES, days=FIVE[2:])
-        assert dagster.backfill_ended(gone).status.value == "COMPLETED_SUCCESS"
+        path.write_text("{ broken") if what == "broken" else path.unlink()
+        run = dagster.launch("export_pinned", "pinned", MESSAGES, day=FIVE[0] if what == "broken" else FIVE[1])
+        assert run.status is dg.DagsterRunStatus.SUCCESS
     finally:
         path.write_text(content)
-    assert sum(installation.rows("pinned", MESSAGES).values()) >= 15
 
 
 def test_a_broken_sink_says_why_and_the_others_are_there(dagster):
@@ -146,8 +166,12 @@ def test_a_broken_sink_says_why_and_the_others_are_there(dagster):
     assert {f"{sink}/{MESSAGES}" for sink in ("ticking", "filled", "pinned")} <= nodes.keys()
 
 
-def test_a_backfill_that_names_a_cache_asset(dagster):
-    backfill = dagster.backfill("cache", MESSAGES, days=FIVE[:1])
-    ended = dagster.backfill_ended(backfill)
-    print(ended)
-    assert 0
+def test_a_cache_asset_is_not_offered_for_backfills_and_one_that_names_it_fails_with_its_name(dagster, of_the_cache):
+    query = "{ assetNodes { assetKey { path } isExecutable description } }"
+    nodes = {"/".join(node["assetKey"]["path"]): node for node in dagster.graphql(query)["assetNodes"]}
+    assert not nodes[f"cache/{MESSAGES}"]["isExecutable"]
+    assert f"leave `cache/{MESSAGES}` out of a backfill" in nodes[f"cache/{MESSAGES}"]["description"]
+    ended = dagster.backfill_ended(of_the_cache)
+    assert ended.status.value == "FAILED"
+    assert f"['cache', '{MESSAGES}']" in ended.error.message
+    assert not dagster.runs(**{"dagster/backfill": of_the_cache})

@@ -7,6 +7,7 @@ Why the resolved config is written down and not the file's text: what a file mea
 HypAware's own file. No secret is in it: a resolved config holds the names of variables, never their values.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -51,10 +52,9 @@ class Blueprint:
         document = _Document(
             path=config.path,
             sinks=list(config.sinks.values()),
-            broken={
-                name: [(error.kind, error.pointer, error.message) for error in errors]
-                for name, errors in config.broken_sinks.items()
-            },
+            broken={name: _plain(errors) for name, errors in config.broken_sinks.items()},
+            problems=_plain(config.problems),
+            notes=config.notes,
             cache_root=config.cache_root,
             wanted_first_day=config.first_day,
             floor_day=config.floor_day,
@@ -78,7 +78,9 @@ class Blueprint:
         config = Config(
             path=document.path,
             sinks={sink.name: sink for sink in document.sinks},
-            broken_sinks={name: tuple(ConfigError(*error) for error in errors) for name, errors in document.broken.items()},
+            broken_sinks={name: _errors(errors) for name, errors in document.broken.items()},
+            problems=_errors(document.problems),
+            notes=document.notes,
             cache_root=document.cache_root,
             first_day=document.wanted_first_day,
             floor_day=document.floor_day,
@@ -91,13 +93,18 @@ class Blueprint:
         )
 
 
+_PlainErrors = list[tuple[ConfigErrorKind, str, str]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Document:
     """A blueprint as plain data."""
 
     path: Path
     sinks: list[SinkConfig]
-    broken: dict[str, list[tuple[ConfigErrorKind, str, str]]]
+    broken: dict[str, _PlainErrors]
+    problems: _PlainErrors
+    notes: tuple[str, ...]
     cache_root: Path
     wanted_first_day: Day | None
     floor_day: Day
@@ -110,3 +117,11 @@ class _Document:
 
 
 _FORM = TypeAdapter(_Document)
+
+
+def _plain(errors: Iterable[ConfigError]) -> _PlainErrors:
+    return [(error.kind, error.pointer, error.message) for error in errors]
+
+
+def _errors(plain: _PlainErrors) -> tuple[ConfigError, ...]:
+    return tuple(ConfigError(*each) for each in plain)

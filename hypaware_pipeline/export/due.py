@@ -30,7 +30,7 @@ from hypaware_pipeline.export.order import urgency
 from hypaware_pipeline.export.plan import PlannedDay, Reason, partition_of
 from hypaware_pipeline.export.survey import DatasetPlan, survey
 from hypaware_pipeline.ledger import Ledger, PlanMemory
-from hypaware_pipeline.model import DatasetName, Day, day_of
+from hypaware_pipeline.model import UNDATED, DatasetName, Day, day_of
 from hypaware_pipeline.plugins.registry import destination_digest
 
 DAYS_PER_TICK = 1_000
@@ -42,7 +42,8 @@ class Scope:
     """What a schedule may ask for.
 
     Attributes:
-        datasets: The sink's, each with the day at which it begins; what lies before is left to backfills.
+        datasets: The sink's, each with the day at which it begins; what lies before is left to backfills. Undated rows belong to
+            no time and are asked for in any case.
         first_day: The first partition.
         last_day: The last one. The cache may have rows of tomorrow already.
         covered: Gives the partitions that runs in progress will export, by dataset. Called only when a day is due.
@@ -158,7 +159,7 @@ def _obstacle(entry: PlannedDay, scope: Scope) -> str | None:
         return _NO_PARTITION
     if partition > scope.last_day:
         return _AHEAD
-    if partition < scope.datasets[entry.dataset]:
+    if entry.day != UNDATED and entry.day < scope.datasets[entry.dataset]:
         return _EARLY
     if partition in scope.covered().get(entry.dataset, ()):
         return _COVERED

@@ -67,10 +67,9 @@ def build_definitions(
         blueprint = Blueprint.from_text(text)
     except ValueError:  # a run that an older version of this program queued
         blueprint = Blueprint.from_text(draw())
-    broken = blueprint.installation.config.broken_sinks
-    if broken and _VALIDATING in env:
-        errors = [error for of_sink in broken.values() for error in of_sink]
-        raise ConfigErrors(str(blueprint.installation.config.path), errors)
+    problems = blueprint.installation.config.problems
+    if problems and _VALIDATING in env:
+        raise ConfigErrors(str(blueprint.installation.config.path), list(problems))
     return definitions_of(blueprint, names=names)
 
 
@@ -83,7 +82,7 @@ def definitions_of(blueprint: Blueprint, *, names: Names | None = None, observer
         observer: Told of every exported day, in the process of the run.
     """
     plan = _Plan(blueprint, names or Names(), dg.ResourceDefinition.hardcoded_resource(observer or _nobody))
-    config, begins = blueprint.installation.config, blueprint.beginnings
+    config, beginnings = blueprint.installation.config, blueprint.beginnings
     broken = [
         broken_asset(
             plan.names, distinct_slug(name), f"Sink `{name}` cannot be built.", "\n".join(f"- {each}" for each in errors)
@@ -92,11 +91,12 @@ def definitions_of(blueprint: Blueprint, *, names: Names | None = None, observer
     ]
     if blueprint.cache_error is not None:
         broken.append(broken_asset(plan.names, "the_cache", "The cache cannot be read.", blueprint.cache_error))
-    notes = {"first_day": begins.first_day, "config": str(config.path), **({"note": begins.note} if begins.note else {})}
+    notes = "\n".join([*([beginnings.note] if beginnings.note else []), *config.notes])
+    metadata = {"first_day": beginnings.first_day, "config": str(config.path), **({"notes": notes} if notes else {})}
     return dg.Definitions.merge(
         _cache_definitions(plan),
         *(_sink_definitions(plan, sink) for sink in config.sinks.values()),
-        dg.Definitions(assets=broken, metadata=notes),
+        dg.Definitions(assets=broken, metadata=metadata),
     )
 
 
@@ -165,10 +165,9 @@ def _sink_definitions(plan: _Plan, sink: SinkConfig) -> dg.Definitions:
         description=f"Exports days of sink `{sink.name}`.",
     )
     schedules = []
-    if sink.schedule is not None:
-        begins = dict.fromkeys(taken.values(), plan.first_day)
-        mine = SinkAssets(sink, taken, begins, partitions)
-        schedules = [sink_schedule(installation, mine, plan.names, sink.schedule)]
+    if sink.cron is not None:
+        starts = dict.fromkeys(taken.values(), plan.first_day)
+        schedules = [sink_schedule(installation, SinkAssets(sink, taken, starts, partitions), plan.names, sink.cron)]
     return dg.Definitions(assets=assets, jobs=[job], schedules=schedules, resources=resources)
 
 

@@ -16,7 +16,6 @@ from functools import cache
 import dagster as dg
 
 from hypaware_pipeline.config import SinkConfig
-from hypaware_pipeline.config.cron import plain_cron
 from hypaware_pipeline.errors import CacheMissing
 from hypaware_pipeline.export.due import Asked, Scope, ask
 from hypaware_pipeline.export.installation import Installation
@@ -49,16 +48,16 @@ class SinkAssets:
 
 
 def sink_schedule(installation: Installation, assets: SinkAssets, names: Names, cron: str) -> dg.ScheduleDefinition:
-    """The schedule of one sink, running unless somebody stops it: the config is the switch."""
+    """The schedule of a sink, running unless somebody stops it: the config is the switch. `cron` is as Dagster reads it."""
     slug = assets.sink.slug
 
     @dg.schedule(
         name=names.schedule(slug),
         job_name=names.job(slug),
-        cron_schedule=plain_cron(cron),
+        cron_schedule=cron,
         execution_timezone="UTC",
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Exports the days of sink `{assets.sink.name}` that changed since their last export. `{cron}`, in UTC.",
+        description=f"Exports the days of sink `{assets.sink.name}` that changed since their last export; times are in UTC.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
         return _tick(context, installation, assets, names)
