@@ -31,7 +31,7 @@ def a_sink(name, *datasets, **config):
 SINKS = {
     "ticking": a_sink("ticking", MESSAGES, schedule="* * * * *"),
     "filled": a_sink("filled", MESSAGES),
-    "busy": a_sink("busy", LOGS, "spare", schedule="* * * * *"),
+    "busy": a_sink("busy", LOGS, "spare", schedule="* * * * *", start="earliest"),
     "pinned": a_sink("pinned", MESSAGES),
     "odd": {**JSONL, "config": {"colour": "red"}},
 }

@@ -178,6 +178,34 @@ def test_a_day_that_lost_rows_waits_until_the_removal_has_settled_and_is_not_for
     assert asked(installation, instance) == [("2026-06-05", "2026-06-05", ["logs"])]
 
 
+def test_a_sinks_start_bounds_what_its_schedule_asks_for(cache, home, instance):
+    cache.with_day("2026-06-04").with_day("2026-06-06").with_day("2026-06-06", timestamp=None)
+    sinks = {"feed": {**JSONL, "config": {"dir": "out/feed", "schedule": "*/5 * * * *", "start": "2026-06-05"}}}
+    installation = AnInstallation(home, cache.root, sinks=sinks)
+    installation.export(["2026-06-04", "undated"])
+    cache.with_day("2026-06-04", rows=1)
+    assert asked(installation, instance) == [("2026-06-06", "2026-06-06", ["logs"])]
+    installation.export(["2026-06-06"])
+    assert "1 days before the sink's start are left to backfills" in skipped(installation, instance)
+
+
+def test_the_command_before_a_tick_runs_before_it_looks_and_its_failure_is_said(cache, home, instance):
+    cache.with_day("2026-06-04")
+    script = "import os, sys; os.rename(sys.argv[1], sys.argv[2])"
+    hidden = cache.root.with_name("hidden")
+    command = [sys.executable, "-c", script, str(hidden / "datasets/logs"), str(cache.root / "datasets/logs")]
+    sinks = {"feed": {**JSONL, "config": {"dir": "out/feed", "schedule": "*/5 * * * *", "before_tick": command}}}
+    installation = AnInstallation(home, cache.root, sinks=sinks)
+    defs = definitions_of(Blueprint.draw(installation.installation))
+    (hidden / "datasets").mkdir(parents=True)
+    (cache.root / "datasets/logs").rename(hidden / "datasets/logs")
+    schedule = defs.resolve_schedule_def("export_feed_schedule")
+    with dg.build_schedule_context(instance=instance, scheduled_execution_time=NOW) as context:
+        assert len(schedule.evaluate_tick(context).run_requests) == 1
+        installation.export()
+        assert "before_tick of sink 'feed'" in schedule.evaluate_tick(context).skip_message
+
+
 def test_undated_rows_are_asked_for_with_the_first_partition(cache, home, instance):
     cache.with_day("2026-06-04").with_day("2026-06-06")
     installation = an_installation(home, cache)

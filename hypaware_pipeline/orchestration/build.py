@@ -20,6 +20,7 @@ import dagster as dg
 from hypaware_pipeline.config import SinkConfig, find_config_path
 from hypaware_pipeline.config.names import distinct_slug, slug
 from hypaware_pipeline.errors import BadRequest, ConfigErrors, PipelineError
+from hypaware_pipeline.export.beginnings import begins
 from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.export.installation import Installation
 from hypaware_pipeline.model import DatasetName, Day
@@ -70,18 +71,25 @@ def build_definitions(
     problems = blueprint.installation.config.problems
     if problems and _VALIDATING in env:
         raise ConfigErrors(str(blueprint.installation.config.path), list(problems))
-    return definitions_of(blueprint, names=names)
+    return definitions_of(blueprint, names=names, env=env)
 
 
-def definitions_of(blueprint: Blueprint, *, names: Names | None = None, observer: Observer | None = None) -> dg.Definitions:
+def definitions_of(
+    blueprint: Blueprint,
+    *,
+    names: Names | None = None,
+    observer: Observer | None = None,
+    env: Mapping[str, str] = os.environ,
+) -> dg.Definitions:
     """What a blueprint shows.
 
     Args:
         blueprint: All that shapes it.
         names: How things are called.
         observer: Told of every exported day, in the process of the run.
+        env: For the commands that run ahead of a tick.
     """
-    plan = _Plan(blueprint, names or Names(), dg.ResourceDefinition.hardcoded_resource(observer or _nobody))
+    plan = _Plan(blueprint, names or Names(), dg.ResourceDefinition.hardcoded_resource(observer or _nobody), env)
     config, beginnings = blueprint.installation.config, blueprint.beginnings
     broken = [
         broken_asset(
@@ -116,6 +124,7 @@ class _Plan:
     blueprint: Blueprint
     names: Names
     observe: dg.ResourceDefinition
+    env: Mapping[str, str]
 
     @property
     def first_day(self) -> Day:
@@ -166,8 +175,10 @@ def _sink_definitions(plan: _Plan, sink: SinkConfig) -> dg.Definitions:
     )
     schedules = []
     if sink.cron is not None:
-        starts = dict.fromkeys(taken.values(), plan.first_day)
-        schedules = [sink_schedule(installation, SinkAssets(sink, taken, starts, partitions), plan.names, sink.cron)]
+        first_seen = plan.blueprint.beginnings.sink_starts.get(sink.name, plan.first_day)
+        starts = {name: begins(sink, name, first_seen) or plan.first_day for name in taken.values()}
+        mine = SinkAssets(sink, taken, starts, partitions)
+        schedules = [sink_schedule(installation, mine, plan.names, cron=sink.cron, env=plan.env)]
     return dg.Definitions(assets=assets, jobs=[job], schedules=schedules, resources=resources)
 
 

@@ -17,6 +17,7 @@ import dagster as dg
 
 from hypaware_pipeline.config import SinkConfig
 from hypaware_pipeline.errors import CacheMissing
+from hypaware_pipeline.export.before_tick import run_before_tick
 from hypaware_pipeline.export.due import Asked, Scope, ask
 from hypaware_pipeline.export.installation import Installation
 from hypaware_pipeline.export.plan import contiguous_ranges, partition_of
@@ -47,8 +48,18 @@ class SinkAssets:
     partitions: dg.DailyPartitionsDefinition
 
 
-def sink_schedule(installation: Installation, assets: SinkAssets, names: Names, cron: str) -> dg.ScheduleDefinition:
-    """The schedule of a sink, running unless somebody stops it: the config is the switch. `cron` is as Dagster reads it."""
+def sink_schedule(
+    installation: Installation, assets: SinkAssets, names: Names, *, cron: str, env: Mapping[str, str]
+) -> dg.ScheduleDefinition:
+    """The schedule of a sink, running unless somebody stops it: the config is the switch.
+
+    Args:
+        installation: Where everything is.
+        assets: What it exports.
+        names: How things are called.
+        cron: When, as Dagster reads it.
+        env: For the command that runs ahead of a tick.
+    """
     slug = assets.sink.slug
 
     @dg.schedule(
@@ -60,13 +71,20 @@ def sink_schedule(installation: Installation, assets: SinkAssets, names: Names, 
         description=f"Exports the days of sink `{assets.sink.name}` that changed since their last export; times are in UTC.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
-        return _tick(context, installation, assets, names)
+        command = run_before_tick(assets.sink, env)
+        problem = command.problem if command is not None else None
+        return _tick(context, installation, assets, names, said_before=[problem] if problem else [])
 
     return schedule
 
 
 def _tick(
-    context: dg.ScheduleEvaluationContext, installation: Installation, assets: SinkAssets, names: Names
+    context: dg.ScheduleEvaluationContext,
+    installation: Installation,
+    assets: SinkAssets,
+    names: Names,
+    *,
+    said_before: Sequence[str],
 ) -> list[dg.RunRequest] | dg.SkipReason:
     keys = [Day(key) for key in assets.partitions.get_partition_keys()]
     of_dataset = {name: names.sink_key(assets.sink.slug, slug) for slug, name in assets.datasets.items()}
@@ -83,7 +101,7 @@ def _tick(
     except CacheMissing as error:
         return dg.SkipReason(str(error))
     ranges, left = _ranges(asked, keys)
-    said = [*asked.said, *([f"{left} more ranges of days are due and left to the next tick"] if left else [])]
+    said = [*said_before, *asked.said, *([f"{left} more ranges of days are due and left to the next tick"] if left else [])]
     if not ranges:
         return dg.SkipReason("; ".join(["no day changed since its last export", *said]))
     for sentence in said:
