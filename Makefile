@@ -17,7 +17,7 @@ export PIP_USER := 0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # Tests find a cache, a config or a Dagster instance only where they put one.
-PYTEST := env -u DAGSTER_HOME -u HYP_HOME -u HYPAWARE_PIPELINE_CONFIG $(PY) -m pytest -n auto --maxprocesses 4
+PYTEST := env -u DAGSTER_HOME -u HYP_HOME -u HYPAWARE_PIPELINE_CONFIG $(PY) -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
 ifndef SEED
 SEED := $(shell date +%s)
