@@ -62,6 +62,27 @@ def export(
     raise typer.Exit(export_command(config, selection, env=os.environ, dry_run=dry_run, as_json=as_json))
 
 
+config_app = typer.Typer(help="The config file: its schema, and whether it is right.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+
+
+@config_app.command("schema")
+def config_schema() -> None:
+    """Print a JSON Schema of the config file, for editors."""
+    from hypaware_pipeline.cli.config import schema_command
+
+    schema_command()
+
+
+@config_app.command("validate")
+def config_validate(config: ConfigOption = None) -> None:
+    """Say everything that is wrong with the config file. Exit code 2 if anything is."""
+    from hypaware_pipeline.cli.config import validate_command
+
+    if not validate_command(config, env=os.environ):
+        raise typer.Exit(EXIT_BAD_INPUT)
+
+
 @app.command("first-day")
 def first_day(
     day: Annotated[str | None, typer.Argument(metavar="DAY", help="Where partitions are to begin, YYYY-MM-DD.")] = None,

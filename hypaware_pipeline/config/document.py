@@ -10,7 +10,7 @@ leave the plugin on.
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from hypaware_pipeline.config.shape import Shape
 from hypaware_pipeline.model import Day, parse_day
@@ -55,7 +55,7 @@ def _is_day(text: str) -> Day:
 
 NonEmpty = Annotated[str, Field(min_length=1)]
 _Count = Annotated[float, Field(ge=0)]
-_DayText = Annotated[str, AfterValidator(_is_day)]
+_DayText = Annotated[str, AfterValidator(_is_day), WithJsonSchema({"type": "string", "format": "date"})]
 JsonObject = dict[str, Any]
 
 
@@ -94,7 +94,7 @@ class Maintenance(Shape):
 class Cache(Shape):
     """Where HypAware's cache is, and how HypAware looks after it."""
 
-    dir: NonEmpty | None = None
+    dir: NonEmpty | None = Field(default=None, description="The directory that holds datasets/ or cache/datasets/.")
     retention: Retention | None = None
     maintenance: Maintenance | None = None
 
@@ -116,13 +116,13 @@ class Query(Shape):
 class Document(Shape):
     """A whole file. Sink entries are judged one by one, later: a bad one stops no other."""
 
-    version: Annotated[Any, AfterValidator(is_two)]
+    version: Annotated[Any, AfterValidator(is_two), WithJsonSchema({"const": 2})]
     plugins: list[PluginEntry] | None = None
     sinks: JsonObject = Field(default_factory=dict)
     query: Query = Field(default_factory=Query)
     disambiguate: dict[NonEmpty, NonEmpty] = Field(default_factory=dict)
-    floor_day: _DayText = DEFAULT_FLOOR_DAY
-    first_day: _DayText | None = None
+    floor_day: _DayText = Field(default=DEFAULT_FLOOR_DAY, description="Rows before this day count as undated.")
+    first_day: _DayText | None = Field(default=None, description="Where partitions begin when they are first made.")
 
     @field_validator("first_day")
     @classmethod

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from hypaware_pipeline.config.active import PluginEntries
 from hypaware_pipeline.config.catalog import Catalog
@@ -29,7 +29,8 @@ from hypaware_pipeline.config.shape import Shape, check_shape
 from hypaware_pipeline.errors import ConfigError, ConfigErrorKind
 from hypaware_pipeline.model import DatasetName, SinkName, parse_day
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
+NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,59}"
+"""What a sink's name looks like."""
 
 Settings = Mapping[str, str | int]
 """A plugin's effective settings for one sink, defaults filled in, references to variables left as they are written."""
@@ -180,6 +181,8 @@ def _no_reference(text: str) -> str:
     return text
 
 
+_Words = Annotated[list[NonEmpty], Field(min_length=1)]
+_Command = Annotated[_Words, BeforeValidator(_words, json_schema_input_type=_Words | NonEmpty)]
 _Pattern = Annotated[str, Field(min_length=1), AfterValidator(_no_reference)]
 
 BEFORE_TICK_SECONDS = 30.0
@@ -189,12 +192,23 @@ BEFORE_TICK_SECONDS = 30.0
 class CommonOptions(Shape):
     """The keys of a sink's `config` that every sink has. `schedule` is judged by rules of its own."""
 
-    schedule: Any = None
-    datasets: Annotated[list[_Pattern], Field(min_length=1)] = Field(default_factory=lambda: ["*"])
-    start: Annotated[str, AfterValidator(_check_start)] | None = None
-    before_tick: Annotated[list[NonEmpty], Field(min_length=1), BeforeValidator(_words)] | None = None
-    before_tick_timeout_seconds: float = Field(default=BEFORE_TICK_SECONDS, gt=0, le=3600)
-    takeover: bool = False
+    schedule: Annotated[Any, WithJsonSchema({"type": "string"})] = Field(
+        default=None, description="When to export: 5-field cron, UTC, as HypAware reads it."
+    )
+    datasets: Annotated[list[_Pattern], Field(min_length=1)] = Field(
+        default_factory=lambda: ["*"], description="Names and globs of the datasets the sink takes."
+    )
+    start: Annotated[str, AfterValidator(_check_start)] | None = Field(
+        default=None,
+        description="Where schedules begin: 'earliest', 'now' (the UTC day the sink was first seen) or a day; else by dataset.",
+    )
+    before_tick: _Command | None = Field(default=None, description="A program and its arguments, run ahead of a scheduled tick.")
+    before_tick_timeout_seconds: float = Field(
+        default=BEFORE_TICK_SECONDS, gt=0, le=3600, description="After which the command is ended."
+    )
+    takeover: bool = Field(
+        default=False, description="Export although another ledger, HypAware, or somebody's objects are at the destination."
+    )
 
 
 def read_sink(
@@ -247,7 +261,7 @@ def reference_errors(config: Mapping[str, Any], pointer: str, kind: ConfigErrorK
 def _name_errors(name: str) -> list[ConfigError]:
     """Our rule for names: they become file names, keys and groups as they are."""
     pointer = f"/sinks/{name}"
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(NAME_PATTERN, name):
         what = "a sink's name is 1 to 60 letters, digits, '.', '_' or '-', the first a letter or digit; choose another"
         return [ConfigError("sink_config_invalid", pointer, what)]
     if is_reserved(name):

@@ -57,11 +57,18 @@ def _without_levels(inherited: Mapping[str, Any], given: Mapping[str, Any], *, c
 class ParquetOptions(EncoderOptions):
     """Options of `@hypaware/format-parquet`. `zstd_level` is HypAware's name for the level if the codec is zstd."""
 
-    codec: Annotated[Literal["zstd", "snappy", "gzip", "none"], BeforeValidator(_lower)] = "zstd"
-    level: int | None = None
-    zstd_level: int | None = None
+    codec: Annotated[
+        Literal["zstd", "snappy", "gzip", "none"],
+        BeforeValidator(
+            _lower, json_schema_input_type=Literal["zstd", "snappy", "gzip", "none", "ZSTD", "SNAPPY", "GZIP", "NONE"]
+        ),
+    ] = "zstd"
+    level: int | None = Field(default=None, description="Of the codec: zstd 1 to 22 (3), gzip 1 to 9 (6).")
+    zstd_level: int | None = Field(default=None, description="HypAware's name for the level of zstd.")
     # Less than 1 MiB makes readers slow, more than 1 GiB does not fit the memory an export may take.
-    row_group_bytes: int = Field(default=32 * MIB, ge=MIB, le=1024 * MIB)
+    row_group_bytes: int = Field(
+        default=32 * MIB, ge=MIB, le=1024 * MIB, description="How much of the rows one row group holds, before compression."
+    )
 
     @field_validator("level")
     @classmethod
@@ -99,8 +106,11 @@ class ParquetSection(ParquetOptions):
 class JsonlOptions(EncoderOptions):
     """Options of `@hypaware/format-jsonl`."""
 
-    compression: Annotated[Literal["gzip", "zstd"], BeforeValidator(_lower)] = "gzip"
-    level: int | None = None
+    compression: Annotated[
+        Literal["gzip", "zstd"],
+        BeforeValidator(_lower, json_schema_input_type=Literal["gzip", "zstd", "GZIP", "ZSTD"]),
+    ] = "gzip"
+    level: int | None = Field(default=None, description="Of the compression: gzip 1 to 9 (6), zstd 1 to 22 (3).")
 
     @field_validator("level")
     @classmethod
@@ -122,7 +132,7 @@ class JsonlOptions(EncoderOptions):
 class LocalFsOptions(StoreOptions):
     """Options of `@hypaware/local-fs`. `dir` is absolute once read, unless it begins with a reference to a variable."""
 
-    dir: NonEmpty
+    dir: NonEmpty = Field(description="Where to: absolute, ~/…, or relative to the config file.")
 
     @field_validator("dir")
     @classmethod

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from hypaware_pipeline.config.catalog import BLOB_STORE, ENCODER, TABLE_FORMAT, CatalogPlugin
 from hypaware_pipeline.config.references import has_reference
@@ -61,7 +61,7 @@ def _is_shown(text: str) -> str:
 class StoreOptions(Options):
     """Options of a blob store."""
 
-    prefix: Annotated[str, AfterValidator(_is_shown)] = ""
+    prefix: Annotated[str, AfterValidator(_is_shown)] = Field(default="", description="A path below which everything lies.")
 
     @abstractmethod
     def place(self) -> tuple[str, ...]:
