@@ -197,3 +197,25 @@ def test_the_code_location_loads_without_heavy_libraries(cache, home):
     env = {**os.environ, "HYPAWARE_PIPELINE_CONFIG": str(installation.config.path)}
     result = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert json.loads(result.stdout) == [3, []]
+
+
+def test_the_value_of_a_variable_is_nowhere_in_dagsters_home(cache, home, tmp_path, monkeypatch):
+    cache.with_day("2026-06-04").with_day("2026-06-05")
+    secret = str(tmp_path / "hunter2")
+    installation = AnInstallation(home, cache.root, sinks={"feed": {**JSONL, "config": {"dir": "${ENV:FEED_DIR}/x"}}})
+    dagster_home = tmp_path / "dagster"
+    dagster_home.mkdir()
+    with dg.DagsterInstance.local_temp(str(dagster_home)) as instance:
+        monkeypatch.delenv("FEED_DIR", raising=False)
+        _, (report,) = run(installation, instance, "2026-06-04")
+        assert "the environment variable FEED_DIR is not set" in report.error
+        assert "/sinks/feed/config/dir" in report.error
+        monkeypatch.setenv("FEED_DIR", secret)
+        run(installation, instance, "2026-06-04")
+        (tmp_path / "hunter2/x/logs/day=2026-06-05").write_text("in the way")
+        outcomes, _ = run(installation, instance, "2026-06-05")
+        assert "${ENV:FEED_DIR}" in outcomes[0].error
+        assert statuses(instance, installation, "2026-06-04", "2026-06-05") == ["MATERIALIZED", "FAILED"]
+    stored = {str(path): path.read_bytes() for root in (dagster_home, home) for path in root.rglob("*") if path.is_file()}
+    assert any(b"FEED_DIR" in content for content in stored.values())
+    assert not [path for path, content in stored.items() if secret.encode() in content]

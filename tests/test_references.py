@@ -2,6 +2,8 @@
 
 import json
 import logging
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ from hypaware_pipeline.errors import SinkHalted
 from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.export.installation import build_sink
 from hypaware_pipeline.model import SinkName
-from hypaware_pipeline.plugins.registry import BUNDLED, destination_digest
+from hypaware_pipeline.plugins.manifest import EncoderOptions, Plugin, Provided
+from hypaware_pipeline.plugins.registry import BUNDLED, Registry, destination_digest
 from tests.builders import a_cache
 from tests.installations import JSONL, AnInstallation
 
@@ -61,6 +64,37 @@ def test_a_malformed_reference_in_a_plugins_own_entry_is_a_problem_of_the_file(t
 def test_what_is_shown_and_stored_cannot_refer_to_a_variable(tmp_path: Path, option: str, value: Any) -> None:
     (error, *_) = load(tmp_path, dir="/out", **{option: value}).broken_sinks["feed"]
     assert error.pointer.startswith(f"/sinks/feed/config/{option}")
+
+
+def test_a_malformed_reference_in_a_plugins_own_entry_breaks_the_sinks_that_use_it(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    plugins = [{"name": "@hypaware/local-fs", "config": {"exports_dir": "${HOME}"}}, {"name": JSONL["writer"]}]
+    path.write_text(json.dumps({"version": 2, "plugins": plugins, "sinks": {"feed": {**JSONL, "config": {"dir": "x"}}}}))
+    config = load_config(path, {"HOME": str(tmp_path)}, BUNDLED)
+    for errors in (config.problems, config.broken_sinks["feed"]):
+        assert [error.pointer for error in errors] == ["/plugins/0/config/exports_dir"]
+
+
+def test_what_a_plugin_quotes_of_a_variable_when_it_is_made_is_masked(tmp_path: Path) -> None:
+    def refuse(secret: str) -> None:
+        raise ValueError(f"cannot log in with {secret}")
+
+    sys.modules["a_plugin_that_refuses"] = types.ModuleType("a_plugin_that_refuses")
+    vars(sys.modules["a_plugin_that_refuses"])["refuse"] = refuse
+
+    class Secret(EncoderOptions):
+        secret: str
+
+        def settings(self) -> dict[str, str | int]:
+            return {"secret": self.secret}
+
+    registry = Registry([Plugin("@acme/x", "1.0.0", encoder=Provided(Secret, "a_plugin_that_refuses:refuse"))])
+    secrets = Secrets("feed", {"TOKEN": "hunter2-hunter2"})
+    with pytest.raises(SinkHalted) as caught:
+        registry.encoder("@acme/x", {"secret": "${ENV:TOKEN}"}, secrets)
+    assert str(caught.value).endswith("ValueError: cannot log in with ${ENV:TOKEN}")
+    assert caught.value.__suppress_context__
+    del sys.modules["a_plugin_that_refuses"]
 
 
 def test_a_config_loads_without_the_variable_and_the_sink_halts_naming_it(tmp_path: Path) -> None:

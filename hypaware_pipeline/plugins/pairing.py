@@ -14,7 +14,7 @@ from hypaware_pipeline.config.entries import BlobEntry
 from hypaware_pipeline.config.paths import PathRules
 from hypaware_pipeline.config.semver import satisfies
 from hypaware_pipeline.config.shape import Shape, check_shape
-from hypaware_pipeline.config.sinks import CommonOptions, ResolvedPair
+from hypaware_pipeline.config.sinks import CommonOptions, ResolvedPair, reference_errors
 from hypaware_pipeline.errors import ConfigError
 from hypaware_pipeline.plugins.manifest import EncoderOptions, Options, Plugin, Provided, StoreOptions, TableFormatOptions
 
@@ -53,6 +53,13 @@ def version_errors(pointer: str, pair: Pair) -> list[ConfigError]:
                 message = f"'{plugin.name}' requires {capability} {wanted}, the sink's other plugins provide {has}"
                 errors.append(ConfigError("sink_capability_missing", f"{pointer}/{place}", message))
     return errors
+
+
+def read_section(plugin: Plugin, config: Mapping[str, Any], pointer: str, paths: PathRules) -> Shape | list[ConfigError]:
+    """The `config` of a plugin's own entry, which stands at `pointer`, or everything that is wrong with it."""
+    section = check_shape(plugin.section, config, kind="config_section_invalid", pointer=pointer, context=paths)
+    errors = [*(section if isinstance(section, list) else ()), *reference_errors(config, pointer, "config_section_invalid")]
+    return errors or section
 
 
 def resolve_options(
@@ -111,8 +118,8 @@ class _Judge:
         """A plugin's options: what HypAware's entry of it says, overridden by ours, overridden by the sink's `config`."""
         fields = set(part.options.model_fields)
         pointer, own = self.plugins.own_config(plugin.name)
-        section = self._section(plugin.section, own, pointer)
-        hypaware = self._section(plugin.section, self.plugins.inherited_config(plugin.name), "")
+        section = read_section(plugin, own, pointer, self.paths)
+        hypaware = read_section(plugin, self.plugins.inherited_config(plugin.name), "", self.paths)
         if isinstance(section, list) or isinstance(hypaware, list):
             return section if isinstance(section, list) else []
         base: Mapping[str, Any] = hypaware.model_dump(include=fields, exclude_unset=True)
@@ -125,6 +132,3 @@ class _Judge:
             pointer=f"{self.entry.pointer}/config",
             context=self.paths,
         )
-
-    def _section(self, shape: type[Shape], config: Mapping[str, Any], pointer: str) -> Shape | list[ConfigError]:
-        return check_shape(shape, config, kind="config_section_invalid", pointer=pointer, context=self.paths)

@@ -23,7 +23,7 @@ from hypaware_pipeline.config.catalog import BLOB_STORE, ENCODER, HYPAWARE_PLUGI
 from hypaware_pipeline.config.document import PluginEntry
 from hypaware_pipeline.config.entries import BlobEntry, RequestEntry
 from hypaware_pipeline.config.paths import PathRules
-from hypaware_pipeline.config.references import Secrets, reference_problems
+from hypaware_pipeline.config.references import Secrets
 from hypaware_pipeline.config.rules import pair_errors, request_errors
 from hypaware_pipeline.config.shape import check_shape
 from hypaware_pipeline.config.sinks import ResolvedPair, Settings, SinkConfig
@@ -32,7 +32,7 @@ from hypaware_pipeline.plugins.bundled import BUNDLED_PLUGINS
 from hypaware_pipeline.plugins.contracts import BlobStore, Encoder, TableFormat
 from hypaware_pipeline.plugins.installed import Unusable, find_installed
 from hypaware_pipeline.plugins.manifest import Plugin, StoreOptions
-from hypaware_pipeline.plugins.pairing import Pair, resolve_options, version_errors
+from hypaware_pipeline.plugins.pairing import Pair, read_section, resolve_options, version_errors
 
 LAYOUT_VERSION = 1
 """Of the names of objects at a destination. Another one makes what was exported so far another copy."""
@@ -101,9 +101,8 @@ class Registry:
         plugin = self._lookup(entry.name)
         if not isinstance(plugin, Plugin):
             return self._unusable(pointer, entry.name)
-        errors = [ConfigError("config_section_invalid", *problem) for problem in reference_problems(entry.config, pointer)]
-        section = check_shape(plugin.section, entry.config, kind="config_section_invalid", pointer=pointer, context=paths)
-        return [*(section if isinstance(section, list) else ()), *errors]
+        section = read_section(plugin, entry.config, pointer, paths)
+        return section if isinstance(section, list) else []
 
     def inherit(self, entry: PluginEntry, paths: PathRules) -> PluginEntry:
         """See `PluginResolver.inherit`."""
@@ -166,7 +165,11 @@ class Registry:
             code = getattr(import_module(module), attribute)
         except (ImportError, AttributeError) as error:
             raise SinkHalted(f"plugin '{name}' cannot be loaded: {error}; install its package again") from error
-        return code(**arguments)
+        try:
+            return code(**arguments)
+        except Exception as error:  # a plugin's own code may raise anything, and quote what it was given
+            reason = secrets.mask(f"{type(error).__name__}: {error}")
+            raise SinkHalted(f"sink '{secrets.sink}': plugin '{name}' cannot be used: {reason}") from None
 
     # --- finding ---------------------------------------------------------------------------------------------------------------
 
