@@ -120,6 +120,8 @@ class SinkIOManager(dg.ConfigurableIOManager):
         with Ledger.open(Path(self.ledger), clock=utc_now) as ledger:
             exporter: Sink[CacheSlice] = Exporter(sink, ledger, utc_now)
             result = exporter.export_batch(ExportBatch(obj.dataset, tuple(obj.days), obj), ExportOptions(told))
+        done = f"{result.partitions_exported} days, {result.rows} rows, {result.bytes} bytes"
+        context.log.info(f"{self.sink}/{obj.dataset}: {result.status}; {done}")
         retry = {partition_of(day, Day(self.first_day)) for day in result.retry_partitions}
         failed = {key: outcomes for key, outcomes in by_partition.items() if key in retry}
         if not failed:
