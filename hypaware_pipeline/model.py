@@ -31,6 +31,8 @@ SEQ_COLUMN = "_hyp_ingest_seq"
 """The one internal column on disk. int64, nullable. Travels with the rows to the engine, never to a destination."""
 PROBLEM_COLUMN = "_hyp_problem"
 """Added by the scan: why a row could not be read whole (undecodable VARIANT), else null. Such rows are parked, never encoded."""
+TEXT_CHECKED = {b"hypaware_pipeline.text": b"checked"}
+"""Arrow schema metadata of batches whose text is known to be UTF-8 and whose JSON text is known to be JSON."""
 INTERNAL_PREFIX = "_hyp_"
 """Columns that begin so are HypAware's or ours and never leave."""
 

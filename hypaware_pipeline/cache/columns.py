@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from hypaware_pipeline.cache import variant
 from hypaware_pipeline.cache.halves import attempt
 from hypaware_pipeline.cache.variant_value import js_number
-from hypaware_pipeline.model import PROBLEM_COLUMN, SEQ_COLUMN, Column, ColumnType, Dataset
+from hypaware_pipeline.model import PROBLEM_COLUMN, SEQ_COLUMN, TEXT_CHECKED, Column, ColumnType, Dataset
 
 ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
     ColumnType.STRING: pa.string(),
@@ -50,7 +50,7 @@ class _Problems:
 
     def to_array(self, rows: int) -> pa.Array:
         if not self.reasons:
-            return pa.nulls(rows, pa.string())
+            return pa.nulls(rows)
         return pa.array(["; ".join(self.reasons[row]) if row in self.reasons else None for row in range(rows)], pa.string())
 
 
@@ -60,40 +60,70 @@ def file_columns(dataset: Dataset, schema: pa.Schema) -> list[str]:
     return [name for name in dict.fromkeys(schema.names) if name in wanted]
 
 
-def convert(raw: pa.RecordBatch, dataset: Dataset, connection: duckdb.DuckDBPyConnection, *, rows: int) -> pa.RecordBatch:
-    """A batch of a data file as a batch of the dataset: its columns in order, then the sequence, then the problems.
+def convert(raws: Sequence[pa.RecordBatch], dataset: Dataset, connection: duckdb.DuckDBPyConnection) -> list[pa.RecordBatch]:
+    """Batches of data files as batches of the dataset: its columns in order, then the sequence, then the problems.
 
-    A column the file lacks is null; `rows` is told because a batch without any column has lost it. `connection` is any DuckDB
-    connection; it decodes VARIANT columns.
+    A column without a value has Arrow's null type until it is `finished`. `connection` is any DuckDB connection; it decodes the
+    VARIANT columns of all batches in one query.
     """
-    problems = _Problems()
     columns = [*dataset.columns, _SEQ]
-    stored = {column.name: raw.column(column.name) for column in columns if column.name in raw.schema.names}
-    decoded = _decode_variants([column for column in columns if column.name in stored], stored, connection, problems)
+    problems = [_Problems() for _ in raws]
+    decoded = _decode_variants(raws, columns, connection, problems)
+    return [_typed_batch(raw, columns, texts, bad) for raw, texts, bad in zip(raws, decoded, problems, strict=True)]
+
+
+def _typed_batch(
+    raw: pa.RecordBatch, columns: Sequence[Column], decoded: Mapping[str, pa.Array], problems: _Problems
+) -> pa.RecordBatch:
+    stored = set(raw.schema.names)
     arrays = [
-        decoded[column.name] if column.name in decoded else _typed(stored.get(column.name), column, rows, problems)
+        decoded[column.name]
+        if column.name in decoded
+        else _typed(raw.column(column.name) if column.name in stored else None, column, raw.num_rows, problems)
         for column in columns
     ]
     names = [*(column.name for column in columns), PROBLEM_COLUMN]
-    return pa.RecordBatch.from_arrays([*arrays, problems.to_array(rows)], names=names)
+    return pa.RecordBatch.from_arrays([*arrays, problems.to_array(raw.num_rows)], names=names)
+
+
+def finished(batch: pa.RecordBatch, dataset: Dataset) -> pa.RecordBatch:
+    """The same rows as they leave this module: with a type for every column, and marked as checked."""
+    types = {column.name: ARROW_TYPES[column.type] for column in (*dataset.columns, _SEQ)} | {PROBLEM_COLUMN: pa.string()}
+    arrays = [
+        pa.nulls(batch.num_rows, types[name]) if pa.types.is_null(array.type) else array
+        for name, array in zip(batch.schema.names, batch.columns, strict=True)
+    ]
+    fields = [pa.field(name, array.type) for name, array in zip(batch.schema.names, arrays, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, metadata=TEXT_CHECKED))
 
 
 def _decode_variants(
-    columns: Sequence[Column], stored: Mapping[str, pa.Array], connection: duckdb.DuckDBPyConnection, problems: _Problems
-) -> dict[str, pa.Array]:
-    """All VARIANT columns in one go, so that a batch costs one query."""
-    encoded = [column for column in columns if column.type is ColumnType.JSON and variant.is_variant(stored[column.name].type)]
-    decoded = {}
-    for column, texts in zip(encoded, variant.decode([stored[column.name] for column in encoded], connection), strict=True):
-        decoded[column.name] = texts.array
+    raws: Sequence[pa.RecordBatch],
+    columns: Sequence[Column],
+    connection: duckdb.DuckDBPyConnection,
+    problems: Sequence[_Problems],
+) -> list[dict[str, pa.Array]]:
+    """The VARIANT columns of all batches, decoded in one go."""
+    encoded = [
+        (at, column, raw.column(column.name))
+        for at, raw in enumerate(raws)
+        for column in columns
+        if column.type is ColumnType.JSON
+        and column.name in raw.schema.names
+        and variant.is_variant(raw.schema.field(column.name).type)
+    ]
+    decoded: list[dict[str, pa.Array]] = [{} for _ in raws]
+    all_texts = variant.decode([array for _, _, array in encoded], connection)
+    for (at, column, _), texts in zip(encoded, all_texts, strict=True):
+        decoded[at][column.name] = texts.array
         for row, reason in texts.problems.items():
-            problems.add(column, row, reason)
+            problems[at].add(column, row, reason)
     return decoded
 
 
 def _typed(array: pa.Array | None, column: Column, rows: int, problems: _Problems) -> pa.Array:
     if array is None or pa.types.is_null(array.type):
-        return pa.nulls(rows, ARROW_TYPES[column.type])
+        return pa.nulls(rows)
     if pa.types.is_dictionary(array.type):
         return _typed_dictionary(array, column, problems)
     return _converted(array, column, problems.add)

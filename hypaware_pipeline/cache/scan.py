@@ -9,10 +9,12 @@ dictionary of some KB repeats on every row of a VARIANT column once read, and a 
 Why a failure makes the other days begin anew: what was read for them is lost half-way, and what stopped one day (a damaged row
 group, a full disk) need not stop the next.
 
-Why what small files hold is put together before it is decoded: a flush is a file of some hundred rows, and decoding them costs
-as much as decoding thousands.
+Why what small files hold is decoded together: a flush is a file of some hundred rows, and a query for them costs as much as one
+for thousands. They are put together only afterwards: as read, a large value takes its size on every row.
 
-Why reading and decoding have a thread of their own: sorting, the other half of the work, goes on beside them.
+Why reading and decoding have threads of their own: each of them, and sorting, is about a third of the work.
+
+Why columns without a value are not read: most rows of a conversation use less than half of its columns, and the footer tells.
 
 Why pyarrow reads and not DuckDB: it keeps dictionaries as dictionaries. A VARIANT whose values are partly kept in typed columns
 is the exception: DuckDB first rewrites such a file without them, row for row, into the private directory.
@@ -32,8 +34,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hypaware_pipeline.cache import spill, variant
-from hypaware_pipeline.cache.batches import compact, concat, take
-from hypaware_pipeline.cache.columns import convert, file_columns
+from hypaware_pipeline.cache.batches import compact, take
+from hypaware_pipeline.cache.columns import convert, file_columns, finished
 from hypaware_pipeline.cache.sorting import Sorter
 from hypaware_pipeline.errors import SourceUnreadable
 from hypaware_pipeline.model import SEQ_COLUMN, Dataset, Day
@@ -62,11 +64,13 @@ class FileSlice:
 
 @dataclass(frozen=True, slots=True)
 class _Footer:
-    """What a footer tells: the columns, the rows of each row group, and the columns to read as dictionaries."""
+    """What a footer tells: columns, rows of each row group, columns to read as dictionaries, columns without a value."""
 
+    metadata: pq.FileMetaData
     schema: pa.Schema
     group_rows: list[int]
     dictionaries: list[str]
+    empty: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -75,6 +79,7 @@ class _File:
 
     ordinal: int
     path: Path
+    metadata: pq.FileMetaData
     columns: list[str]
     dictionaries: list[str]
     groups: dict[int, "_Group"]
@@ -153,17 +158,18 @@ class Scan:
         finally:
             self._asked.add(day)
         for batch in sorter.sorted_batches():
-            yield batch.drop_columns([_ORDER])
+            yield finished(batch.drop_columns([_ORDER]), self._dataset)
 
     def _collected(self, day: Day) -> Sorter:
         """All rows of a day; what else their row groups hold waits."""
         sorter = Sorter(self._sort_key, self._connection.cursor(), directory=self._directory, memory_bytes=self._memory_bytes)
         waiting = self._waiting_room(day)
-        for rows_by_day in _ahead(map(self._decoded, _gathered(self._pieces(day)))):
-            if day in rows_by_day:
-                sorter.add(rows_by_day.pop(day))
-            for other, rows in rows_by_day.items():
-                spill.append(self._waiting_room(other), [rows])
+        for decoded in _ahead(map(self._decoded, _ahead(_gathered(self._pieces(day))))):
+            for rows_day, rows in decoded:
+                if rows_day == day:
+                    sorter.add(rows)
+                else:
+                    spill.append(self._waiting_room(rows_day), [rows])
         for batch in spill.read(waiting):
             sorter.add(batch)
         waiting.unlink(missing_ok=True)
@@ -195,7 +201,8 @@ class Scan:
             path = self._directory / f"unshredded-{ordinal}.parquet"
             _unshred(piece.path, path, wanted, shredded, self._connection)
             footer = _footer(path)
-        return _File(ordinal, path, wanted, footer.dictionaries, _groups(footer.group_rows, wanted_rows))
+        columns = [name for name in wanted if name not in footer.empty]
+        return _File(ordinal, path, footer.metadata, columns, footer.dictionaries, _groups(footer.group_rows, wanted_rows))
 
     def _pieces(self, day: Day) -> Iterator[_Piece]:
         """All wanted rows of the row groups that hold rows of the day and were not read before."""
@@ -203,7 +210,7 @@ class Scan:
             due = [at for at, group in file.groups.items() if day in group.wanted]
             if not due:
                 continue
-            with _opened(file.path, file.dictionaries) as parquet:
+            with _opened(file.path, file.dictionaries, file.metadata) as parquet:
                 for at in due:
                     group = file.groups.pop(at)
                     position = group.first
@@ -236,13 +243,15 @@ class Scan:
             return left > 0
         return False
 
-    def _decoded(self, piece: _Piece) -> dict[Day, pa.RecordBatch]:
-        """The rows of a piece as the dataset has them, shared out by day."""
-        rows = convert(piece.raw, self._dataset, self._connection, rows=piece.raw.num_rows)
-        rows = rows.append_column(_ORDER, piece.raw.column(_ORDER))
-        if len(piece.by_day) == 1:
-            return {day: compact(rows) for day in piece.by_day}
-        return {day: take(rows, pa.array(own)) for day, own in piece.by_day.items()}
+    def _decoded(self, pieces: Sequence[_Piece]) -> list[tuple[Day, pa.RecordBatch]]:
+        """The rows of some pieces as the dataset has them, shared out by day."""
+        shared = []
+        for piece, rows in zip(pieces, convert([piece.raw for piece in pieces], self._dataset, self._connection), strict=True):
+            placed = rows.append_column(_ORDER, piece.raw.column(_ORDER))
+            for day, own in piece.by_day.items():
+                whole = len(own) == placed.num_rows
+                shared.append((day, compact(placed) if whole else take(placed, pa.array(own))))
+        return shared
 
 
 def _wanted_rows(raw: pa.RecordBatch, group: _Group, position: int, ordinal: int) -> Iterator[_Piece]:
@@ -262,37 +271,23 @@ def _wanted_rows(raw: pa.RecordBatch, group: _Group, position: int, ordinal: int
     yield _Piece(placed, {day: np.searchsorted(positions, own) for day, own in by_day.items()})
 
 
-def _gathered(pieces: Iterator[_Piece]) -> Iterator[_Piece]:
-    """Small pieces put together, as long as they have the same columns."""
-    waiting: list[_Piece] = []
+def _gathered(pieces: Iterator[_Piece]) -> Iterator[list[_Piece]]:
+    """Small pieces in groups that are decoded together."""
+    group: list[_Piece] = []
     rows = size = 0
     for piece in pieces:
-        full = rows + piece.raw.num_rows > _MOST_READ_ROWS or size + piece.raw.nbytes > _READ_BYTES
-        if waiting and (full or not piece.raw.schema.equals(waiting[0].raw.schema)):
-            yield _joined(waiting)
-            waiting, rows, size = [], 0, 0
-        waiting.append(piece)
+        if group and (rows + piece.raw.num_rows > _MOST_READ_ROWS or size + piece.raw.nbytes > _READ_BYTES):
+            yield group
+            group, rows, size = [], 0, 0
+        group.append(piece)
         rows += piece.raw.num_rows
         size += piece.raw.nbytes
-    if waiting:
-        yield _joined(waiting)
-
-
-def _joined(pieces: list[_Piece]) -> _Piece:
-    if len(pieces) == 1:
-        return pieces[0]
-    by_day: dict[Day, list[np.ndarray]] = {}
-    start = 0
-    for piece in pieces:
-        for day, own in piece.by_day.items():
-            by_day.setdefault(day, []).append(own + start)
-        start += piece.raw.num_rows
-    raw = concat([compact(piece.raw) for piece in pieces])
-    return _Piece(raw, {day: np.concatenate(parts) for day, parts in by_day.items()})
+    if group:
+        yield group
 
 
 def _ahead(rows: Iterator[T]) -> Iterator[T]:
-    """The same, each made while the one before it is worked on.
+    """The same, each made in a thread of its own while the one before it is worked on.
 
     One thread for all columns: threads of their own for single columns doubled the processor time and halved nothing.
     """
@@ -322,15 +317,16 @@ def _groups(sizes: Sequence[int], rows: Mapping[Day, np.ndarray]) -> dict[int, _
 
 
 @contextmanager
-def _opened(path: Path, dictionaries: list[str]) -> Iterator[pq.ParquetFile]:
-    """A data file for reading, `dictionaries` naming the columns to keep as such.
+def _opened(path: Path, dictionaries: list[str], metadata: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
+    """A data file for reading, `dictionaries` naming the columns to keep as such; `metadata` is its footer, once that was read.
 
     Raises:
         FileNotFoundError: it is gone.
         SourceUnreadable: it is damaged, which may show only while it is read.
     """
     try:
-        with pq.ParquetFile(path, read_dictionary=dictionaries, buffer_size=_PAGE_BUFFER_BYTES, pre_buffer=False) as parquet:
+        options = {"read_dictionary": dictionaries, "buffer_size": _PAGE_BUFFER_BYTES, "pre_buffer": False}
+        with pq.ParquetFile(path, metadata=metadata, **options) as parquet:
             yield parquet
     except FileNotFoundError:
         raise
@@ -343,7 +339,7 @@ def _opened(path: Path, dictionaries: list[str]) -> Iterator[pq.ParquetFile]:
 def _footer(path: Path) -> _Footer:
     with _opened(path, []) as parquet:
         group_rows = [parquet.metadata.row_group(at).num_rows for at in range(parquet.num_row_groups)]
-        return _Footer(parquet.schema_arrow, group_rows, _dictionary_columns(parquet))
+        return _Footer(parquet.metadata, parquet.schema_arrow, group_rows, _dictionary_columns(parquet), _empty_columns(parquet))
 
 
 def _dictionary_columns(parquet: pq.ParquetFile) -> list[str]:
@@ -358,6 +354,18 @@ def _dictionary_columns(parquet: pq.ParquetFile) -> list[str]:
     groups = [parquet.metadata.row_group(at) for at in range(parquet.num_row_groups)]
     paths = {parquet.schema.column(at).path: at for at in range(len(parquet.schema))}
     return [path for path, at in paths.items() if path in text and all(_keeps_dictionary(group.column(at)) for group in groups)]
+
+
+def _empty_columns(parquet: pq.ParquetFile) -> frozenset[str]:
+    """Flat columns that, by the footer, have no value in any row. Reading them would cost as much as reading others."""
+    groups = [parquet.metadata.row_group(at) for at in range(parquet.num_row_groups)]
+    flat = {at: path for at in range(len(parquet.schema)) if "." not in (path := parquet.schema.column(at).path)}
+    return frozenset(path for at, path in flat.items() if all(_is_empty(group.column(at)) for group in groups))
+
+
+def _is_empty(chunk: pq.ColumnChunkMetaData) -> bool:
+    statistics = chunk.statistics
+    return statistics is not None and statistics.has_null_count and statistics.null_count == chunk.num_values
 
 
 def _keeps_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:

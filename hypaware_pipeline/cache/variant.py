@@ -26,6 +26,9 @@ from hypaware_pipeline.cache.variant_walk import not_for_bulk
 _VARIANT_MARK = {"ARROW:extension:name": "arrow.parquet.variant", "ARROW:extension:metadata": ""}
 """Field metadata by which DuckDB takes an Arrow struct for a VARIANT."""
 
+_NULL = b"\x00"
+"""The VARIANT null."""
+
 _CHUNK_ROWS = 2048
 """DuckDB's vector size: smaller chunks would waste it, larger ones would leave the second core idle."""
 
@@ -76,6 +79,20 @@ def decode(columns: Sequence[pa.StructArray], connection: duckdb.DuckDBPyConnect
 
     A null row and a row that holds the VARIANT null both become null, as HypAware's own reader returns them.
     """
+    wanted = [column for column in columns if not _has_no_value(column)]
+    decoded = iter(_decode(wanted, connection))
+    return [Texts(pa.nulls(len(column)), {}) if _has_no_value(column) else next(decoded) for column in columns]
+
+
+def _has_no_value(column: pa.StructArray) -> bool:
+    """Whether every row is null or holds the VARIANT null, as in a column that nothing used."""
+    value = column.field("value")
+    if value.null_count == len(value):
+        return True
+    return bool(pc.all(pc.equal(value, pa.scalar(_NULL, value.type)), skip_nulls=True, min_count=0).as_py())
+
+
+def _decode(columns: Sequence[pa.StructArray], connection: duckdb.DuckDBPyConnection) -> list[Texts]:
     distinct = [_distinct_of(column) for column in columns]
     if not distinct:
         return []
@@ -145,7 +162,7 @@ def _texts_of(
     order[bulk] = np.arange(len(bulk))
     order[by_python] = len(bulk) + np.arange(len(by_python))
     texts = pa.concat_arrays([texts, pa.array(exact, pa.string())]).take(pa.array(order))
-    nulls = pc.equal(value, pa.scalar(b"\x00", pa.binary()))
+    nulls = pc.equal(value, pa.scalar(_NULL, pa.binary()))
     return pc.if_else(nulls, pa.scalar(None, pa.string()), texts), problems
 
 

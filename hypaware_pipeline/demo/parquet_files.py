@@ -68,8 +68,12 @@ class DataFileWriter:
     def write(self, table: pa.Table) -> None:
         """Add rows; `table` has the columns of the schema, strings plain or dictionary-encoded."""
         if self._writer is None:
+            # HypAware counts nulls in the footer and gives no bounds; Arrow gives both or neither, but none for no values.
+            unused = [
+                name for name, column in zip(table.column_names, table.columns, strict=True) if column.null_count == len(column)
+            ]
             self._writer = pq.ParquetWriter(
-                self._file.path, table.schema, compression="snappy", write_statistics=False, store_schema=False
+                self._file.path, table.schema, compression="snappy", write_statistics=unused or False, store_schema=False
             )
             self._writer.add_key_value_metadata({"iceberg.schema": _compact(self._schema.to_json())})
         self._writer.write_table(_without_unused_entries(table), row_group_size=_ROW_GROUP_ROWS)

@@ -114,17 +114,20 @@ def _write_behind(writer: pq.ParquetWriter, schema: pa.Schema, row_groups: Itera
         for group in row_groups:
             if writing is not None:
                 writing.result()
-            writing = thread.submit(_write_row_group, writer, schema, group)
+            writing = thread.submit(_write_table, writer, _table(schema, group))
         if writing is not None:
             writing.result()
 
 
-def _write_row_group(writer: pq.ParquetWriter, schema: pa.Schema, group: list[Rows]) -> None:
+def _table(schema: pa.Schema, group: list[Rows]) -> pa.Table:
     arrays = []
     for index, field in enumerate(schema):
         values = _joined([rows.arrays[index] for rows in group])
         arrays.append(pa.ExtensionArray.from_storage(field.type, values) if field.type == pa.json_() else values)
-    table = pa.Table.from_arrays(arrays, schema=schema)
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _write_table(writer: pq.ParquetWriter, table: pa.Table) -> None:
     writer.write_table(table, row_group_size=table.num_rows)
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hypaware_pipeline.model import Column, ColumnType
+from hypaware_pipeline.model import TEXT_CHECKED, Column, ColumnType
 from hypaware_pipeline.plugins.contracts import RefusedRow
 from hypaware_pipeline.sinks.encoders.json_kernels import JsonKernels
 
@@ -79,7 +79,7 @@ class RowGate:
         seen = 0
         for batch in batches:
             arrays = [_as_declared(batch.column(column.name), column) for column in self._columns]
-            refused = self._refusals(arrays)
+            refused = self._refusals(arrays, text_checked=_is_checked(batch))
             if refused:
                 keep = np.ones(batch.num_rows, np.bool_)
                 keep[list(refused)] = False
@@ -90,22 +90,24 @@ class RowGate:
             if batch.num_rows > len(refused):
                 yield Rows.of(arrays)
 
-    def _refusals(self, arrays: Sequence[pa.Array]) -> dict[int, str]:
+    def _refusals(self, arrays: Sequence[pa.Array], *, text_checked: bool) -> dict[int, str]:
         """Positions of the bad rows, each with the first thing that was found wrong with it."""
         found: dict[int, str] = {}
-        for column, array, bad_values, reason in self._checks(arrays):
+        for column, array, bad_values, reason in self._checks(arrays, text_checked=text_checked):
             for position in _positions(array, bad_values):
                 found.setdefault(position, f"column '{column.name}': {reason}")
         return found
 
-    def _checks(self, arrays: Sequence[pa.Array]) -> Iterator[tuple[Column, pa.Array, npt.NDArray[np.bool_], str]]:
+    def _checks(
+        self, arrays: Sequence[pa.Array], *, text_checked: bool
+    ) -> Iterator[tuple[Column, pa.Array, npt.NDArray[np.bool_], str]]:
         """Every check of every column: which of its distinct values fail it, and what that means."""
         json_columns: list[tuple[Column, pa.Array, pa.Array]] = []
         for column, array in zip(self._columns, arrays, strict=True):
             values = distinct_values(array)
             if column.type is ColumnType.TIMESTAMP:
                 yield column, array, _outside_calendar(values), "timestamp outside the years 0001 to 9999"
-            elif pa.types.is_string(values.type):
+            elif pa.types.is_string(values.type) and not text_checked:
                 bad = _invalid_utf8(values)
                 yield column, array, bad, "not valid UTF-8"
                 if column.type is ColumnType.JSON:
@@ -113,6 +115,11 @@ class RowGate:
         answers = self._kernels.invalid([texts for _, _, texts in json_columns])
         for (column, array, _), bad in zip(json_columns, answers, strict=True):
             yield column, array, bad, "not valid JSON"
+
+
+def _is_checked(batch: pa.RecordBatch) -> bool:
+    """Whether whoever made the batch has looked at its text already: looking twice would double the cost of the checks."""
+    return (batch.schema.metadata or {}).items() >= TEXT_CHECKED.items()
 
 
 def groups(stream: Iterable[Rows], *, limit_bytes: int, limit_rows: int) -> Iterator[list[Rows]]:
