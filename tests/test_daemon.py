@@ -175,3 +175,21 @@ def test_a_cache_asset_is_not_offered_for_backfills_and_one_that_names_it_fails_
     assert ended.status.value == "FAILED"
     assert f"['cache', '{MESSAGES}']" in ended.error.message
     assert not dagster.runs(**{"dagster/backfill": of_the_cache})
+
+
+def test_changed_days_of_the_cache_and_the_verdict_on_a_failed_day_are_reported_without_a_run(dagster, of_five_days):
+    """The backfill left the check of its failed asset without a turn; the sensor puts it right."""
+    asset, check = dg.AssetKey(["filled", MESSAGES]), dg.AssetCheckKey(dg.AssetKey(["filled", MESSAGES]), "exported")
+    dagster.backfill_ended(of_five_days)
+    reported = wait_for(
+        "the cache's days", lambda: dagster.instance.get_materialized_partitions(dg.AssetKey(["cache", MESSAGES]))
+    )
+    assert reported == set(FIVE)
+
+    def verdict():
+        record = dagster.instance.event_log_storage.get_latest_asset_check_execution_by_key([check]).get(check)
+        data = record.event.dagster_event.event_specific_data if record else None
+        return data if BAD in str(getattr(data, "metadata", {}).get("failed")) else None
+
+    found = wait_for("the verdict", verdict)
+    assert (found.passed, found.severity, found.asset_key) == (False, dg.AssetCheckSeverity.ERROR, asset)

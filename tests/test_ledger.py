@@ -18,7 +18,7 @@ import pytest
 import sqlalchemy as sa
 
 from hypaware_pipeline.errors import LedgerError, LedgerUnreadable, LedgerWriteFailed
-from hypaware_pipeline.ledger import Ledger, ReceiptKey, schema
+from hypaware_pipeline.ledger import Ledger, PlanMemory, ReceiptKey, schema
 from hypaware_pipeline.model import (
     UNDATED,
     DatasetName,
@@ -516,3 +516,35 @@ def test_a_copied_ledger_is_the_same_ledger(path: Path, tmp_path: Path) -> None:
     shutil.copy(path, tmp_path / "copy.db")
     with Ledger.open(tmp_path / "copy.db", clock=clock) as copy:
         assert (copy.id, copy.receipt(ARCHIVE, LOGS, DAY)) == (ledger.id, a_receipt())
+
+
+# --- plans and failures --------------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_is_remembered_until_the_next_receipt_of_its_day(path: Path) -> None:
+    with Ledger.open(path, clock=clock) as ledger:
+        ledger.record_failure(ARCHIVE, LOGS, DAY, "the disk is full")
+        ledger.record_failure(ARCHIVE, LOGS, DAY, "the disk is still full")
+        assert ledger.failures(ARCHIVE) == {(LOGS, DAY): "the disk is still full"}
+        ledger.record(a_receipt())
+        assert ledger.failures(ARCHIVE) == {}
+
+
+def test_whatever_is_recorded_makes_the_plan_forget(path: Path) -> None:
+    with Ledger.open(path, clock=clock) as ledger:
+        ledger.remember_nothing_due(ARCHIVE, LOGS, state="quiet", revision=0)
+        assert ledger.plan_memory(ARCHIVE)[LOGS].nothing_due_at == "quiet"
+        ledger.record_failure(ARCHIVE, LOGS, DAY, "the disk is full")
+        assert ledger.plan_memory(ARCHIVE)[LOGS] == PlanMemory(1, None)
+        ledger.record(a_receipt())
+        assert ledger.plan_memory(ARCHIVE)[LOGS] == PlanMemory(2, None)
+
+
+def test_the_ledger_of_the_first_version_is_brought_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "_MIGRATIONS", schema._MIGRATIONS[:1])
+        Ledger.open(path, clock=clock).close()
+    with Ledger.open(path, clock=clock) as ledger:
+        ledger.record(a_receipt())
+        assert ledger.failures(ARCHIVE) == {}
+        assert ledger.plan_memory(ARCHIVE) == {LOGS: PlanMemory(1, None)}

@@ -50,7 +50,7 @@ class PlanMemory:
     """What is remembered of planning one (sink, dataset).
 
     Attributes:
-        revision: Changes with every receipt that is recorded.
+        revision: Changes with every receipt and every failure that is recorded.
         nothing_due_at: The state of things at which nothing was due; None when that is not known of this revision.
     """
 
@@ -124,6 +124,7 @@ class Ledger:
         }
         with self._writing() as connection:
             _upsert(connection, schema.receipts, key, values)
+            connection.execute(schema.failures.delete().where(_matches(schema.failures, key)))
             _forget_plan(connection, receipt.sink, receipt.dataset)
 
     def receipt(self, sink: SinkName, dataset: DatasetName, day: Day) -> Receipt | None:
@@ -157,6 +158,22 @@ class Ledger:
             raise LedgerUnreadable(
                 f"ledger {place}: the receipt of {of_what} is damaged ({error!r}); restore the ledger from a backup"
             ) from error
+
+    # --- failures --------------------------------------------------------------------------------------------------------------
+
+    def record_failure(self, sink: SinkName, dataset: DatasetName, day: Day, reason: str) -> None:
+        """Remember that the last export of a day failed; the next receipt of it forgets that."""
+        key = {"sink": sink, "dataset": dataset, "day": day}
+        with self._writing() as connection:
+            _upsert(connection, schema.failures, key, {"reason": reason, "failed_at": self._now()})
+            _forget_plan(connection, sink, dataset)
+
+    def failures(self, sink: SinkName) -> Mapping[tuple[DatasetName, Day], str]:
+        """Why the last export of a day failed, for every day of a sink of which that is so."""
+        c = schema.failures.c
+        with self._reading() as connection:
+            rows = connection.execute(sa.select(c.dataset, c.day, c.reason).where(c.sink == sink)).all()
+        return {(DatasetName(dataset), Day(day)): reason for dataset, day, reason in rows}
 
     # --- planning --------------------------------------------------------------------------------------------------------------
 

@@ -72,8 +72,19 @@ plan_memory = sa.Table(
     sa.Column("revision", sa.BigInteger, nullable=False),
     sa.Column("nothing_due_at", sa.String),
 )
-"""Per (sink, dataset): how many receipts were recorded since there is this table, and the state of things at which the plan last
-found nothing due (null when it did not, or a receipt was recorded since)."""
+"""Per (sink, dataset): how many receipts and failures were recorded since there is this table, and the state of things at which
+the plan last found nothing due (null when it did not, or something was recorded since)."""
+
+failures = sa.Table(
+    "failures",
+    metadata,
+    sa.Column("sink", sa.String, primary_key=True),
+    sa.Column("dataset", sa.String, primary_key=True),
+    sa.Column("day", sa.String(10), primary_key=True),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("failed_at", sa.String(24), nullable=False),
+)
+"""Days whose last export failed or left something out, until one that does not."""
 
 
 def timestamp(now: dt.datetime) -> str:
@@ -130,5 +141,9 @@ def _create_plan_memory(connection: sa.Connection) -> None:
     metadata.create_all(connection, tables=[plan_memory], checkfirst=False)
 
 
-_MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_create_first_tables, _create_plan_memory)
+def _create_failures(connection: sa.Connection) -> None:
+    metadata.create_all(connection, tables=[failures], checkfirst=False)
+
+
+_MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_create_first_tables, _create_plan_memory, _create_failures)
 """Step n brings schema n to n+1. Append only: a ledger in use has run the earlier ones."""

@@ -25,12 +25,15 @@ from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.export.installation import Installation
 from hypaware_pipeline.model import DatasetName, Day
 from hypaware_pipeline.orchestration.assets import SinkAssetTexts, broken_asset, cache_asset, sink_asset
+from hypaware_pipeline.orchestration.checks import sink_checks
 from hypaware_pipeline.orchestration.io_managers import CacheIOManager, Observer, SinkIOManager
 from hypaware_pipeline.orchestration.naming import Names
 from hypaware_pipeline.orchestration.partitions import daily_partitions
 from hypaware_pipeline.orchestration.pinning import pinned_text
 from hypaware_pipeline.orchestration.resources import BlobStoreResource, EncoderResource, TableFormatResource
-from hypaware_pipeline.orchestration.schedules import SINK_TAG, SinkAssets, sink_schedule
+from hypaware_pipeline.orchestration.schedules import SINK_TAG, sink_schedule
+from hypaware_pipeline.orchestration.sensors import cache_sensor, check_sensor
+from hypaware_pipeline.orchestration.sink_assets import SinkAssets
 from hypaware_pipeline.plugins.registry import destination_digest
 
 _VALIDATING = "DAGSTER_IS_DEFS_VALIDATION_CLI"
@@ -104,6 +107,7 @@ def definitions_of(
     return dg.Definitions.merge(
         _cache_definitions(plan),
         *(_sink_definitions(plan, sink) for sink in config.sinks.values()),
+        _check_sensor_definitions(plan),
         dg.Definitions(assets=broken, metadata=metadata),
     )
 
@@ -135,6 +139,13 @@ class _Plan:
         """Names by slug."""
         return {distinct_slug(name): name for name in self.blueprint.datasets}
 
+    def assets_of(self, sink: SinkConfig) -> SinkAssets:
+        """The datasets a sink takes, and where its schedule begins with each."""
+        taken = {key: name for key, name in self.datasets.items() if sink.takes(name)}
+        first_seen = self.blueprint.beginnings.sink_starts.get(sink.name, self.first_day)
+        starts = {name: begins(sink, name, first_seen) or self.first_day for name in taken.values()}
+        return SinkAssets(sink, taken, starts, daily_partitions(self.first_day))
+
 
 def _cache_definitions(plan: _Plan) -> dg.Definitions:
     installation, partitions = plan.blueprint.installation, daily_partitions(plan.first_day)
@@ -148,38 +159,51 @@ def _cache_definitions(plan: _Plan) -> dg.Definitions:
     )
     return dg.Definitions(
         assets=[cache_asset(plan.names, name, key, partitions) for key, name in plan.datasets.items()],
+        sensors=[cache_sensor(installation, plan.datasets, partitions, plan.names)] if plan.datasets else [],
         resources={plan.names.cache_io_manager: manager},
     )
 
 
 def _sink_definitions(plan: _Plan, sink: SinkConfig) -> dg.Definitions:
-    """One sink: an asset per dataset it takes, its IO manager, its job and its schedule."""
-    installation, partitions = plan.blueprint.installation, daily_partitions(plan.first_day)
-    taken = {key: name for key, name in plan.datasets.items() if sink.takes(name)}
+    """One sink: an asset and a check per dataset it takes, its IO manager, its job and its schedule."""
+    installation, mine = plan.blueprint.installation, plan.assets_of(sink)
     texts = SinkAssetTexts(sink.name, _kinds(sink), plan.blueprint.beginnings.sink_starts.get(sink.name))
     assets = [
         sink_asset(
-            plan.names, sink.slug, key, dataset=name, texts=texts, description=_description(sink, name), partitions=partitions
+            plan.names,
+            sink.slug,
+            key,
+            dataset=name,
+            texts=texts,
+            description=_description(sink, name),
+            partitions=mine.partitions,
         )
-        for key, name in taken.items()
+        for key, name in mine.datasets.items()
     ]
     resources: dict[str, Any] = {plan.names.io_manager(sink.slug): _sink_io_manager(plan, sink)}
     if not assets:
         return dg.Definitions(resources=resources)
     job = dg.define_asset_job(
         plan.names.job(sink.slug),
-        selection=dg.AssetSelection.assets(*(asset.key for asset in assets)),
+        selection=dg.AssetSelection.assets(*(asset.key for asset in assets)).without_checks(),
         tags={SINK_TAG: sink.slug},
         executor_def=dg.in_process_executor,
         description=f"Exports days of sink `{sink.name}`.",
     )
-    schedules = []
-    if sink.cron is not None:
-        first_seen = plan.blueprint.beginnings.sink_starts.get(sink.name, plan.first_day)
-        starts = {name: begins(sink, name, first_seen) or plan.first_day for name in taken.values()}
-        mine = SinkAssets(sink, taken, starts, partitions)
-        schedules = [sink_schedule(installation, mine, plan.names, cron=sink.cron, env=plan.env)]
-    return dg.Definitions(assets=assets, jobs=[job], schedules=schedules, resources=resources)
+    return dg.Definitions(
+        assets=assets,
+        asset_checks=sink_checks(installation, mine, plan.names),
+        jobs=[job],
+        schedules=[sink_schedule(installation, mine, plan.names, cron=sink.cron, env=plan.env)] if sink.cron else [],
+        resources=resources,
+    )
+
+
+def _check_sensor_definitions(plan: _Plan) -> dg.Definitions:
+    """One sensor for the checks of all sinks."""
+    sinks = [plan.assets_of(sink) for sink in plan.blueprint.installation.config.sinks.values()]
+    judged = [sink for sink in sinks if sink.datasets]
+    return dg.Definitions(sensors=[check_sensor(plan.blueprint.installation, judged, plan.names)] if judged else [])
 
 
 def _sink_io_manager(plan: _Plan, sink: SinkConfig) -> SinkIOManager:

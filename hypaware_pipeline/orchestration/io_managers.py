@@ -7,6 +7,7 @@ Why good partitions are logged before the failure is raised: a run covers many d
 by an event, and emits one for *every* partition of the run when the output returns normally, those that failed included.
 """
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from typing import Any
 import dagster as dg
 
 from hypaware_pipeline.config.references import Secrets
-from hypaware_pipeline.errors import SinkHalted
+from hypaware_pipeline.errors import LedgerError, SinkHalted
 from hypaware_pipeline.export.driver import Exporter
 from hypaware_pipeline.export.plan import partition_of
 from hypaware_pipeline.export.slices import CacheSlice
@@ -26,6 +27,8 @@ from hypaware_pipeline.orchestration.partitions import days_of
 from hypaware_pipeline.orchestration.resources import BlobStoreResource, EncoderResource, TableFormatResource
 from hypaware_pipeline.plugins.contracts import Sink
 from hypaware_pipeline.sinks.configured import ConfiguredSink
+
+log = logging.getLogger(__name__)
 
 Observer = Callable[[DayOutcome], None]
 """Told of every day as it is done; the CLI's progress bar is one."""
@@ -106,18 +109,23 @@ class SinkIOManager(dg.ConfigurableIOManager):
         try:
             sink = self._sink(os.environ)
         except SinkHalted as error:
+            with Ledger.open(Path(self.ledger), clock=utc_now) as ledger:
+                for day in obj.days:
+                    _remember_failure(ledger, SinkName(self.sink), obj.dataset, day, str(error))
             keys = dg.MetadataValue.json(sorted(context.asset_partition_keys))
             raise dg.Failure(str(error), metadata={"retry_partitions": keys}, allow_retries=False) from None
         by_partition: dict[Day, list[DayOutcome]] = {}
-
-        def told(outcome: DayOutcome) -> None:
-            if outcome.day == UNDATED and outcome.done and outcome.receipt is None:
-                return  # nobody asked: it came along with the first partition, and there is nothing of it
-            self.observer(outcome)
-            _log(context, outcome)
-            by_partition.setdefault(partition_of(outcome.day, Day(self.first_day)), []).append(outcome)
-
         with Ledger.open(Path(self.ledger), clock=utc_now) as ledger:
+
+            def told(outcome: DayOutcome) -> None:
+                if outcome.day == UNDATED and outcome.done and outcome.receipt is None:
+                    return  # nobody asked: it came along with the first partition, and there is nothing of it
+                self.observer(outcome)
+                _log(context, outcome)
+                if not outcome.done:
+                    _remember_failure(ledger, outcome.sink, outcome.dataset, outcome.day, outcome.error or outcome.status)
+                by_partition.setdefault(partition_of(outcome.day, Day(self.first_day)), []).append(outcome)
+
             exporter: Sink[CacheSlice] = Exporter(sink, ledger, utc_now)
             result = exporter.export_batch(ExportBatch(obj.dataset, tuple(obj.days), obj), ExportOptions(told))
         done = f"{result.partitions_exported} days, {result.rows} rows, {result.bytes} bytes"
@@ -161,6 +169,14 @@ def _log(context: dg.OutputContext, outcome: DayOutcome) -> None:
         context.log.info(f"{text} in {outcome.seconds:.1f} s")
 
 
+def _remember_failure(ledger: Ledger, sink: SinkName, dataset: DatasetName, day: Day, reason: str) -> None:
+    """For the asset check. A ledger that does not take it must not cost the days that follow: this run says it as well."""
+    try:
+        ledger.record_failure(sink, dataset, day, reason)
+    except LedgerError as error:
+        log.warning("%s/%s %s: its failure was not recorded: %s", sink, dataset, day, error)
+
+
 def _failure(failed: dict[Day, list[DayOutcome]], *, of: int) -> dg.Failure:
     reasons: dict[str, str] = {
         key: "; ".join(outcome.error for outcome in outcomes if outcome.error) for key, outcomes in failed.items()
@@ -186,6 +202,7 @@ def _metadata(sink: ConfiguredSink, outcomes: list[DayOutcome]) -> dict[str, Any
         "seconds": round(seconds, 3),
         "rows_per_second": round(rows / seconds, 1) if seconds else 0.0,
         "parked": sum(receipt.parked_rows for receipt in receipts),
+        "withheld": 0,
         "undated": undated,
         "status": ", ".join(sorted({outcome.status for outcome in outcomes})),
         "files": dg.MetadataValue.json(uris),

@@ -10,12 +10,10 @@ judged by their own sensor.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import dagster as dg
 
-from hypaware_pipeline.config import SinkConfig
 from hypaware_pipeline.errors import CacheMissing
 from hypaware_pipeline.export.before_tick import run_before_tick
 from hypaware_pipeline.export.due import Asked, Scope, ask
@@ -25,27 +23,13 @@ from hypaware_pipeline.model import DatasetName, Day
 from hypaware_pipeline.orchestration.coverage import covered_partitions
 from hypaware_pipeline.orchestration.naming import Names
 from hypaware_pipeline.orchestration.partitions import range_tags
+from hypaware_pipeline.orchestration.sink_assets import SinkAssets
 
 SINK_TAG = "hypaware/sink"
 """On every run of a sink's job: the sink's slug."""
 
 RUNS_PER_TICK = 25
 """At most so many ranges: each is a run of some seconds, and scattered days make as many ranges."""
-
-
-@dataclass(frozen=True, slots=True)
-class SinkAssets:
-    """A sink with its assets.
-
-    Attributes:
-        datasets: Raw names by slug.
-        begins: Where the schedule of each dataset begins.
-    """
-
-    sink: SinkConfig
-    datasets: Mapping[str, DatasetName]
-    begins: Mapping[DatasetName, Day]
-    partitions: dg.DailyPartitionsDefinition
 
 
 def sink_schedule(

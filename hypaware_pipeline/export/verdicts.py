@@ -1,0 +1,119 @@
+"""Whether one (sink, dataset) is as it should be: the plan and the ledger, judged.
+
+Why days of today and yesterday may be due: they change while they are written, and are exported by the next tick. An older day
+that is still due is one that no tick took.
+
+Why parked rows are a warning and unreadable sources an error: a parked row is accounted for, with its reason in the receipt; of a
+source that cannot be read nobody knows what is missing.
+"""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypaware_pipeline.config import SinkConfig
+from hypaware_pipeline.export.installation import Installation
+from hypaware_pipeline.export.survey import DatasetPlan, survey
+from hypaware_pipeline.ledger import Ledger
+from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName, day_of
+
+_NAMED_AT_MOST = 50
+"""How many days or reasons a verdict names. It counts all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is wrong with one (sink, dataset), if anything.
+
+    Attributes:
+        error: Why nothing can be said.
+        failed: Due days whose last export failed, with the reason.
+        waiting: Days before yesterday that are due, and have not failed.
+        parked: Rows at the sink's account that were refused, by day.
+        unreadable: Sources whose rows are missing, with the reason.
+    """
+
+    sink: SinkName
+    dataset: DatasetName
+    error: str | None = None
+    failed: Mapping[Day, str] = field(default_factory=dict)
+    waiting: Sequence[Day] = ()
+    parked: Mapping[Day, int] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def severe(self) -> bool:
+        """Whether rows may be missing at the sink that no later tick will bring by itself."""
+        return bool(self.error or self.failed or self.unreadable)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong."""
+        return not (self.severe or self.waiting or self.parked)
+
+    def to_json(self) -> dict[str, Any]:
+        """What there is to say, for a person."""
+        said = {
+            "error": self.error,
+            "failed": _first(self.failed),
+            "failed_days": len(self.failed),
+            "waiting": list(self.waiting[:_NAMED_AT_MOST]),
+            "waiting_days": len(self.waiting),
+            "parked": _first(self.parked),
+            "parked_rows": sum(self.parked.values()),
+            "unreadable": _first(self.unreadable),
+        }
+        return {key: value for key, value in said.items() if value}
+
+
+def judge(
+    installation: Installation,
+    ledger: Ledger,
+    sinks: Sequence[SinkConfig],
+    *,
+    begins: Mapping[SinkName, Mapping[DatasetName, Day]],
+) -> Iterable[Verdict]:
+    """Judge every (sink, dataset) of some sinks.
+
+    Args:
+        installation: Where everything is.
+        ledger: What was recorded.
+        sinks: Which ones.
+        begins: By sink and dataset, the day before which days are nobody's but a backfill's.
+
+    Raises:
+        CacheMissing: there is no cache.
+        LedgerUnreadable: the ledger cannot be read.
+    """
+    datasets = sorted({dataset for of_sink in begins.values() for dataset in of_sink})
+    failures = {sink.name: ledger.failures(sink.name) for sink in sinks}
+    receipts = {sink.name: ledger.fingerprints(sink.name) for sink in sinks}
+    yesterday = day_of(installation.clock().astimezone(dt.UTC).date() - dt.timedelta(days=1))
+    for plan in survey(installation, ledger, sinks=sinks, datasets=datasets):
+        since = begins[plan.sink].get(plan.dataset)
+        if since is not None:
+            parked = {
+                day: key.parked_rows
+                for (dataset, day), key in receipts[plan.sink].items()
+                if dataset == plan.dataset and key.parked_rows
+            }
+            yield _verdict(plan, failures[plan.sink], parked, since=since, before=yesterday)
+
+
+def _verdict(
+    plan: DatasetPlan, failures: Mapping[tuple[DatasetName, Day], str], parked: Mapping[Day, int], *, since: Day, before: Day
+) -> Verdict:
+    if plan.error is not None:
+        return Verdict(plan.sink, plan.dataset, error=plan.error)
+    due = [entry for entry in plan.days if entry.due and (entry.rows or not entry.unreadable)]
+    failed = {entry.day: failures[plan.dataset, entry.day] for entry in due if (plan.dataset, entry.day) in failures}
+    waiting = [entry.day for entry in due if entry.day != UNDATED and since <= entry.day < before and entry.day not in failed]
+    unreadable: dict[str, str] = {str(source): reason for source, reason in plan.unreadable.items()}
+    for entry in plan.days:
+        unreadable.update((str(source), reason) for source, reason in entry.unreadable.items())
+    return Verdict(plan.sink, plan.dataset, failed=failed, waiting=waiting, parked=parked, unreadable=unreadable)
+
+
+def _first(found: Mapping[Any, Any]) -> dict[Any, Any]:
+    return dict(sorted(found.items())[:_NAMED_AT_MOST])
