@@ -245,6 +245,18 @@ def test_a_cache_that_went_missing_is_a_reason_to_skip(cache, home, instance):
     assert str(cache.root) in data.skip_message
 
 
+def test_a_dataset_that_is_new_in_the_cache_is_said_until_the_definitions_are_loaded_again(cache, home, instance):
+    cache.with_day("2026-06-04")
+    installation = an_installation(home, cache)
+    installation.export()
+    defs = definitions_of(Blueprint.draw(installation.installation))
+    cache.with_day("2026-06-04", dataset="ai_gateway_messages", source="claude")
+    with dg.build_schedule_context(instance=instance, scheduled_execution_time=NOW) as context:
+        data = defs.resolve_schedule_def("export_feed_schedule").evaluate_tick(context)
+    assert "dataset 'ai_gateway_messages' is new in the cache; reload the code location" in data.skip_message
+    assert asked(installation, instance) == [("2026-06-04", "2026-06-04", ["ai_gateway_messages"])]
+
+
 def test_a_ledger_that_cannot_be_read_fails_the_tick(cache, home, instance):
     cache.with_day("2026-06-04")
     installation = an_installation(home, cache)

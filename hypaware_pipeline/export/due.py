@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from hypaware_pipeline.cache.layout import resolve_root
+from hypaware_pipeline.cache.layout import dataset_names, resolve_root
 from hypaware_pipeline.cache.versions import dataset_version
 from hypaware_pipeline.config import SinkConfig
 from hypaware_pipeline.export.installation import Installation
@@ -76,7 +76,8 @@ def ask(installation: Installation, ledger: Ledger, sink: SinkConfig, scope: Sco
         LedgerError: the ledger cannot be read or written.
     """
     today = day_of(installation.clock().astimezone(dt.UTC).date())
-    states = _states(resolve_root(installation.config.cache_root), installation, sink, scope, today)
+    root = resolve_root(installation.config.cache_root)
+    states = _states(root, installation, sink, scope, today)
     memory = ledger.plan_memory(sink.name)
     unclear = [name for name, state in states.items() if state is None or memory.get(name, _NEW).nothing_due_at != state]
     found: list[PlannedDay] = []
@@ -91,7 +92,7 @@ def ask(installation: Installation, ledger: Ledger, sink: SinkConfig, scope: Sco
     key = urgency(today)
     found.sort(key=lambda entry: (key(entry.day), entry.dataset))
     chosen, rest = found[:DAYS_PER_TICK], found[DAYS_PER_TICK:]
-    return Asked(chosen, tally.sentences(left=len(rest)))
+    return Asked(chosen, [*tally.sentences(left=len(rest)), *_newcomers(root, sink, scope)])
 
 
 _NEW = PlanMemory()
@@ -106,6 +107,12 @@ def _states(root: Path, installation: Installation, sink: SinkConfig, scope: Sco
         text = json.dumps([version, begins, *common])
         states[dataset] = None if version is None else blake2b(text.encode(), digest_size=16).hexdigest()
     return states
+
+
+def _newcomers(root: Path, sink: SinkConfig, scope: Scope) -> list[str]:
+    """Datasets the sink takes that the cache did not have when the definitions were made."""
+    names = (name for name in dataset_names(root) if sink.takes(name) and name not in scope.datasets)
+    return [f"dataset '{name}' is new in the cache; reload the code location to export it" for name in names]
 
 
 class _Tally:
