@@ -144,7 +144,7 @@ class _Plan:
         taken = {key: name for key, name in self.datasets.items() if sink.takes(name)}
         first_seen = self.blueprint.beginnings.sink_starts.get(sink.name, self.first_day)
         starts = {name: begins(sink, name, first_seen) or self.first_day for name in taken.values()}
-        return SinkAssets(sink, taken, starts, daily_partitions(self.first_day))
+        return SinkAssets(sink, taken, starts, self.first_day, daily_partitions(self.first_day))
 
 
 def _cache_definitions(plan: _Plan) -> dg.Definitions:

@@ -21,4 +21,5 @@ class SinkAssets:
     sink: SinkConfig
     datasets: Mapping[str, DatasetName]
     begins: Mapping[DatasetName, Day]
+    first_day: Day
     partitions: dg.DailyPartitionsDefinition
