@@ -150,6 +150,15 @@ def test_days_before_the_first_day_are_said_and_the_first_day_moves_by_command(r
     assert [each["day"] for each in documents(out)] == ["2026-06-01"]
 
 
+def test_a_row_dated_tomorrow_waits_for_its_day_and_holds_nothing_up(run, config, cache):
+    tomorrow = (dt.datetime.now(dt.UTC) + dt.timedelta(days=1)).date().isoformat()
+    cache.with_day("2026-06-05").with_day(tomorrow, rows=2)
+    code, out, err = run("export", "feed", "--config", str(config), "--json")
+    assert code == 0
+    assert [each["day"] for each in documents(out)] == ["2026-06-05"]
+    assert f"2 rows of {tomorrow} are exported when that day comes" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

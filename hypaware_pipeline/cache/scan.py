@@ -157,7 +157,7 @@ class Scan:
             raise
         finally:
             self._asked.add(day)
-        for batch in sorter.sorted_batches():
+        for batch in _ahead(sorter.sorted_batches()):
             yield finished(batch.drop_columns([_ORDER]), self._dataset)
 
     def _collected(self, day: Day) -> Sorter:

@@ -104,7 +104,8 @@ def export_due(
     installation: Installation, selection: Selection, report: Report, *, env: Mapping[str, str], dry_run: bool = False
 ) -> int:
     """Export what is due of an installation; returns the exit code. Raises as `export_command` does."""
-    selection.check_today(day_of(installation.clock().date()))
+    today = day_of(installation.clock().date())
+    selection.check_today(today)
     sinks = selection.of_sinks(installation)
     datasets = selection.of_datasets(installation.cache().dataset_names())
     begins = beginnings(installation)
@@ -115,7 +116,7 @@ def export_due(
     _report_what_cannot_be(installation, selection, plans, report)
     due: list[PlannedDay] = []
     for plan in plans:
-        wanted = _due(plan, selection, begins.first_day, report)
+        wanted = _due(plan, selection, begins.first_day, today, report)
         _report_unreadable(plan, wanted, selection, begins.first_day, report)
         due += wanted
     if dry_run:
@@ -141,9 +142,14 @@ def _report_what_cannot_be(
             report.dataset_failed(plan.sink, plan.dataset, plan.error)
 
 
-def _due(plan: DatasetPlan, selection: Selection, begins: Day, report: Report) -> list[PlannedDay]:
-    """What is due and was asked for. Days before the first partition cannot run; they are said."""
+def _due(plan: DatasetPlan, selection: Selection, begins: Day, today: Day, report: Report) -> list[PlannedDay]:
+    """What is due and was asked for. Days before the first partition, or after today, cannot run; they are said."""
     due = [entry for entry in plan.days if entry.due]
+    coming = [entry for entry in due if entry.day != UNDATED and entry.day > today]
+    if coming:
+        rows = sum(entry.rows for entry in coming)
+        report.note(f"{plan.sink}/{plan.dataset}: {rows} rows of {_span(coming)} are exported when that day comes (UTC)")
+        due = [entry for entry in due if entry not in coming]
     early = [entry for entry in due if entry.day != UNDATED and entry.day < begins]
     if early:
         report.note(
