@@ -79,7 +79,7 @@ class _File:
 
     ordinal: int
     path: Path
-    metadata: pq.FileMetaData
+    metadata: pq.FileMetaData | None
     columns: list[str]
     dictionaries: list[str]
     groups: dict[int, "_Group"]
@@ -217,6 +217,8 @@ class Scan:
                     for raw in self._raw_batches(parquet, file.columns, at, group.rows):
                         yield from _wanted_rows(raw, group, position, file.ordinal)
                         position += raw.num_rows
+            if not file.groups:
+                file.metadata = None  # 100 KB; a day can lie in thousands of files
 
     def _raw_batches(self, parquet: pq.ParquetFile, columns: list[str], at: int, rows: int) -> Iterator[pa.RecordBatch]:
         """All rows of a row group. Begins anew behind what was given out when another batch size fits much better."""
