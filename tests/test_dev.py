@@ -13,6 +13,7 @@ import urllib.request
 import pytest
 
 from tests.builders import a_cache
+from tests.daemon import PATIENCE_SECONDS
 from tests.installations import write_config
 
 ASSETS = """
@@ -68,11 +69,13 @@ def ask(port, query):
 
 
 def ask_once_it_listens(process, port, query):
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             return ask(port, query)
         except OSError:
             assert process.poll() is None, process.communicate()[0]
+            assert time.monotonic() < deadline, f"nothing answers on port {port}"
             time.sleep(0.2)
 
 
