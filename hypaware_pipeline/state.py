@@ -17,11 +17,10 @@ from pathlib import Path
 
 import platformdirs
 
-from hypaware_pipeline.config.environment import directory_variable
+from hypaware_pipeline.config.environment import STATE_DIR_VARIABLE, directory_variable, state_root
 from hypaware_pipeline.errors import StateUnusable
 
 PACKAGE_DIR = Path(__file__).resolve().parent
-STATE_DIR_VARIABLE = "HYPAWARE_STATE_DIR"
 
 _PRIVATE = 0o700  # the ledger names projects and people; the spill holds rows
 
@@ -94,13 +93,12 @@ class StateDirectory:
 
 
 def state_directory(config_path: Path, env: Mapping[str, str]) -> StateDirectory:
-    """The state directory of a configuration: `HYPAWARE_STATE_DIR` if set, else `<stem>.state/` beside the config file.
+    """The state directory of a configuration; where it is, `state_root` knows, which the config's own rules need too.
 
     Raises:
         BadRequest: `HYPAWARE_STATE_DIR` is not absolute.
     """
-    chosen = directory_variable(env, STATE_DIR_VARIABLE)
-    return StateDirectory(chosen or config_path.absolute().with_name(f"{config_path.stem}.state"))
+    return StateDirectory(state_root(config_path, env))
 
 
 def _place_once(packaged: Path, target: Path) -> None:

@@ -79,7 +79,7 @@ def test_the_config_is_what_was_asked_for_else_the_variable_else_in_hypawares_ho
 
 
 def test_a_missing_file_says_how_to_make_one_that_works(files: Files) -> None:
-    with pytest.raises(ConfigErrors, match="hypaware-pipeline demo") as caught:
+    with pytest.raises(ConfigErrors, match="hypaware-pipeline init") as caught:
         load_config(files.path, files.env, BUNDLED)
     assert said(caught.value.errors) == [("config_missing", "")]
     example = caught.value.errors[0].message.split(":\n", 1)[1]
@@ -382,6 +382,27 @@ def test_a_sink_never_writes_into_the_cache(files: Files, below: str) -> None:
     entry = a_sink(f"~/hyp/{below}")
     assert files.broken(entry, query={"cache": {"dir": "~/hyp"}}) == [("sink_config_invalid", "/sinks/archive")]
     assert files.sink(a_sink("~/hyp/exports"), query={"cache": {"dir": "~/hyp"}})
+
+
+@pytest.mark.parametrize("where", ["~/hyp", "~/hyp/plugins", "~/hyp/exports/archive"])
+def test_a_sink_never_writes_anywhere_in_the_directory_that_holds_the_tables(files: Files, where: str) -> None:
+    """Objects lay beside HypAware's own, or in the place of a dataset."""
+    (files.home / "hyp" / "datasets").mkdir(parents=True)
+    assert files.broken(a_sink(where), query={"cache": {"dir": "~/hyp"}}) == [("sink_config_invalid", "/sinks/archive")]
+
+
+def test_a_sink_never_writes_to_the_directory_that_is_named_as_the_cache(files: Files) -> None:
+    assert files.broken(a_sink("~/hyp"), query={"cache": {"dir": "~/hyp"}}) == [("sink_config_invalid", "/sinks/archive")]
+
+
+def test_a_sink_never_writes_into_the_state_directory(files: Files) -> None:
+    """Starting over, which removes that directory, took the exports with it."""
+    for where in ("c.state", "c.state/out"):
+        assert files.broken(a_sink(where)) == [("sink_config_invalid", "/sinks/archive")]
+    assert files.sink(a_sink("c.state.out"))
+    files.env["HYPAWARE_STATE_DIR"] = str(files.home / "elsewhere")
+    assert files.broken(a_sink("~/elsewhere/out")) == [("sink_config_invalid", "/sinks/archive")]
+    assert files.sink(a_sink("c.state"))
 
 
 # --- names ---------------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from dagster._utils.schedules import is_valid_cron_string, schedule_execution_ti
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hypaware_pipeline.config.cron import cron_grammar_problem, cron_problem, plain_cron
+from hypaware_pipeline.config.cron import cron_grammar_problem, cron_problem, next_firing, plain_cron
 
 # --- what is taken -------------------------------------------------------------------------------------------------------------
 
@@ -154,3 +154,32 @@ def test_a_schedule_is_written_anew_in_what_everybody_reads_alike(text: str) -> 
 )
 def test_a_schedule_stays_readable(text: str, plain: str) -> None:
     assert plain_cron(text) == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "after", "expected"),
+    [
+        ("*/15 * * * *", "2026-06-10T12:00:00", "2026-06-10T12:15"),
+        ("*/15 * * * *", "2026-06-10T12:14:59", "2026-06-10T12:15"),
+        ("5/10 * * * *", "2026-06-10T12:05:30", "2026-06-10T13:05"),
+        ("30 8 * * *", "2026-06-10T08:30:00", "2026-06-11T08:30"),
+        ("0 0 1 * 1", "2026-06-10T12:00:00", "2026-06-15T00:00"),
+        ("0 0 * * 7", "2026-06-10T12:00:00", "2026-06-14T00:00"),
+        ("59 23 31 12 *", "2026-12-31T23:59:00", "2027-12-31T23:59"),
+        ("0 0 29 2 *", "2026-06-10T12:00:00", "2028-02-29T00:00"),
+        ("0 0 29 2 *", "2097-01-01T00:00:00", "2104-02-29T00:00"),
+    ],
+)
+def test_the_next_firing_is_the_first_minute_after_now_that_the_schedule_names(text: str, after: str, expected: str) -> None:
+    now = dt.datetime.fromisoformat(f"{after}+00:00")
+    assert next_firing(text, now) == dt.datetime.fromisoformat(f"{expected}+00:00")
+
+
+@given(
+    st.sampled_from(["*/7 */5 * * *", "0 0 1,15 * 3", "10 4 */2 * *", "0 12 31 * *", "3-40/9 1-5 * 2,11 *"]),
+    st.datetimes(dt.datetime(2024, 1, 1), dt.datetime(2030, 1, 1)),
+)
+def test_dagster_fires_next_when_we_say(text: str, moment: dt.datetime) -> None:
+    after = moment.replace(tzinfo=dt.UTC)
+    ticks = schedule_execution_time_iterator(after.timestamp(), plain_cron(text), "UTC", ascending=True)
+    assert next_firing(text, after) == next(tick for tick in ticks if tick > after)

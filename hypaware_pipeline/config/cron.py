@@ -11,6 +11,7 @@ Sunday.
 Why a schedule that never fires is an error: nobody means the 30th of February.
 """
 
+import datetime as dt
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,6 +55,11 @@ def plain_cron(text: str) -> str:
     return _Cron.parse(text).plain()
 
 
+def next_firing(text: str, after: dt.datetime) -> dt.datetime:
+    """The first minute (UTC) after a moment at which the schedule fires. `text` is without problem."""
+    return _Cron.parse(text).next_firing(after.astimezone(dt.UTC))
+
+
 def _is_part(part: str, least: int, most: int) -> bool:
     match = _PART.fullmatch(part)
     if match is None or (match["step"] is not None and int(match["step"]) < 1):
@@ -91,6 +97,20 @@ class _Cron:
         if self.either or self.weekdays != _WEEK:
             return True
         return any(min(self.days) <= _LONGEST.get(month, 31) for month in self.months)
+
+    def next_firing(self, after: dt.datetime) -> dt.datetime:
+        moment = after.replace(second=0, microsecond=0) + dt.timedelta(minutes=1)
+        while not self._fires_on(moment):  # at most eight years: the 29th of February, and a century without one
+            moment = moment.replace(hour=0, minute=0) + dt.timedelta(days=1)
+        times = [(hour, minute) for hour in sorted(self.hours) for minute in sorted(self.minutes)]
+        left = next((time for time in times if time >= (moment.hour, moment.minute)), None)
+        if left is None:  # not today any more
+            return self.next_firing(moment.replace(hour=23, minute=59))
+        return moment.replace(hour=left[0], minute=left[1])
+
+    def _fires_on(self, day: dt.datetime) -> bool:
+        by_number, by_weekday = day.day in self.days, day.isoweekday() % 7 in self.weekdays
+        return day.month in self.months and (by_number or by_weekday if self.either else by_number and by_weekday)
 
     def plain(self) -> str:
         every_day = self.either and (self.days == _DAYS or self.weekdays == _WEEK)

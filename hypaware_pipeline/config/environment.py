@@ -5,6 +5,8 @@ from pathlib import Path
 
 from hypaware_pipeline.errors import BadRequest
 
+STATE_DIR_VARIABLE = "HYPAWARE_STATE_DIR"
+
 
 def user_home(env: Mapping[str, str]) -> Path:
     """The user's home directory: `HOME` if set, else what the system knows."""
@@ -18,6 +20,16 @@ def hyp_home(env: Mapping[str, str]) -> Path:
         BadRequest: `HYP_HOME` is not absolute.
     """
     return directory_variable(env, "HYP_HOME") or user_home(env) / ".hyp"
+
+
+def state_root(config_path: Path, env: Mapping[str, str]) -> Path:
+    """Where a configuration keeps its state: `HYPAWARE_STATE_DIR` if set, else `<stem>.state/` beside the config file.
+
+    Raises:
+        BadRequest: `HYPAWARE_STATE_DIR` is not absolute.
+    """
+    chosen = directory_variable(env, STATE_DIR_VARIABLE)
+    return chosen or config_path.absolute().with_name(f"{config_path.stem}.state")
 
 
 def directory_variable(env: Mapping[str, str], name: str) -> Path | None:

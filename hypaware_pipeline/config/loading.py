@@ -21,7 +21,7 @@ from pathlib import Path
 from hypaware_pipeline.config.active import PluginEntries
 from hypaware_pipeline.config.document import MESSAGES, Document
 from hypaware_pipeline.config.entries import read_entry
-from hypaware_pipeline.config.environment import hyp_home
+from hypaware_pipeline.config.environment import hyp_home, state_root
 from hypaware_pipeline.config.hypaware import HypAwareConfig, read_hypaware
 from hypaware_pipeline.config.names import collisions, slug
 from hypaware_pipeline.config.paths import PathRules
@@ -95,7 +95,11 @@ def load_config(path: Path, env: Mapping[str, str], resolver: PluginResolver) ->
     read = {name: read_sink(name, raw, resolver=resolver, plugins=plugins, paths=paths) for name, raw in document.sinks.items()}
     good = {name: sink for name, sink in read.items() if isinstance(sink, SinkConfig)}
     broken = {name: errors for name, errors in read.items() if isinstance(errors, list)}
-    beside = [*_collisions(good.values(), cache_root), *_exported_twice(good.values(), hypaware, resolver, env)]
+    beside = [
+        *_collisions(good.values()),
+        *_misplaced(good.values(), cache_root, state_root(path, env)),
+        *_exported_twice(good.values(), hypaware, resolver, env),
+    ]
     for error in beside:
         broken.setdefault(error.pointer.removeprefix("/sinks/"), []).append(error)
     return Config(
@@ -166,16 +170,22 @@ def _cache_root(path: Path, document: Document, hypaware: HypAwareConfig, env: M
 
 
 def _holds_a_cache(root: Path) -> bool:
-    return (root / "datasets").is_dir() or (root / "cache" / "datasets").is_dir()
+    return _is_directory(root / "datasets") or _is_directory(root / "cache" / "datasets")
 
 
-def _collisions(sinks: Iterable[SinkConfig], cache_root: Path) -> Iterable[ConfigError]:
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # above it is a directory nobody may look into; whoever reads the cache says so
+        return False
+
+
+def _collisions(sinks: Iterable[SinkConfig]) -> Iterable[ConfigError]:
     """What is wrong with sinks that are sound each by itself."""
     sinks = tuple(sinks)
     for name, others in collisions(sink.name for sink in sinks).items():
         message = f"becomes '{slug(name)}' in Dagster, as does {_quoted(others)}; rename one of them"
         yield ConfigError("name_collision", f"/sinks/{name}", message)
-    tables = [file_place(Path(os.path.realpath(cache_root)) / below) for below in ("datasets", "cache/datasets")]
     for sink in sinks:
         others = tuple(other.name for other in sinks if other is not sink and sink.overlaps(other))
         if others:
@@ -183,9 +193,29 @@ def _collisions(sinks: Iterable[SinkConfig], cache_root: Path) -> Iterable[Confi
                 f"writes to the same place as {_quoted(others)}, or above or below it; give each its own directory or prefix"
             )
             yield ConfigError("name_collision", f"/sinks/{sink.name}", message)
-        if any(sink.place[: len(table)] == table for table in tables):
-            message = f"writes into HypAware's cache at {cache_root}, which is only ever read; choose another directory"
-            yield ConfigError("sink_config_invalid", f"/sinks/{sink.name}", message)
+
+
+def _misplaced(sinks: Iterable[SinkConfig], cache_root: Path, state: Path) -> Iterable[ConfigError]:
+    """Sinks that would write where only HypAware does, or where the ledger lies, which starting over removes."""
+    root, below = _place(cache_root), [_place(cache_root / name) for name in ("datasets", "cache")]
+    if _is_directory(cache_root / "datasets"):  # else what lies beside `cache/` is somebody's
+        below.append(root)
+    for sink in sinks:
+        if sink.place == root or any(_lies_in(sink, place) for place in below):
+            what = f"HypAware's cache at {cache_root}, which is only ever read"
+        elif _lies_in(sink, _place(state)):
+            what = f"the state directory {state}, which goes when somebody starts over"
+        else:
+            continue
+        yield ConfigError("sink_config_invalid", f"/sinks/{sink.name}", f"writes into {what}; choose another directory")
+
+
+def _place(directory: Path) -> tuple[str, ...]:
+    return file_place(Path(os.path.realpath(directory)))
+
+
+def _lies_in(sink: SinkConfig, place: tuple[str, ...]) -> bool:
+    return sink.place[: len(place)] == place
 
 
 def _exported_twice(

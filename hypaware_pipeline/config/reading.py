@@ -19,7 +19,7 @@ _EXAMPLE = """{
     "archive": {
       "writer": "@hypaware/format-parquet",
       "destination": "@hypaware/local-fs",
-      "config": {"dir": "~/hypaware-archive"}
+      "config": {"dir": "~/hypaware-exports"}
     }
   }
 }"""
@@ -57,7 +57,7 @@ def _read_text(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
-        message = f"there is no such file. Try `hypaware-pipeline demo`, or write this there:\n{_EXAMPLE}\n"
+        message = f"there is no such file. `hypaware-pipeline init` makes one, or write this there:\n{_EXAMPLE}\n"
         raise _failure(path, "config_missing", message) from None
     except OSError as error:
         raise _failure(path, "config_unreadable", f"the file cannot be read: {error.strerror}") from None
