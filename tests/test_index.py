@@ -17,6 +17,7 @@ from pyroaring import BitMap64
 
 from hypaware_pipeline.cache.index import DayTotal, SourceIndex, index_source
 from hypaware_pipeline.cache.layout import SourceLocation
+from hypaware_pipeline.cache.manifests import Bounds, pack_bounds
 from hypaware_pipeline.cache.row_hash import NO_DAY, Recipe, raw_days, row_hashes
 from hypaware_pipeline.cache.snapshot import DataFile, DeletionRef, SourcePin, SourceVersion
 from hypaware_pipeline.model import DatasetName, SourceName
@@ -51,11 +52,11 @@ class Table:
     def write(self, name: str, table: pa.Table, *, bounds: tuple[int, int, bool] | None = None, **options: Any) -> None:
         path = self.directory / "data" / name
         pq.write_table(table, path, **options)
-        packed: list[list[Any]] = []
+        known = {}
         if bounds is not None:
             low, high, nulls = bounds
-            packed = [[TIMESTAMP_FIELD, low * 86_400_000_000, high * 86_400_000_000 + 1, nulls]]
-        file = DataFile(self.directory, f"data/{name}", table.num_rows, path.stat().st_size, None, packed)
+            known = {TIMESTAMP_FIELD: Bounds(low * 86_400_000_000, high * 86_400_000_000 + 1, nulls)}
+        file = DataFile(self.directory, f"data/{name}", table.num_rows, path.stat().st_size, None, pack_bounds(known))
         self.files[name] = file
 
     def delete(self, name: str, positions: Sequence[int], *, vector: str) -> None:
@@ -394,7 +395,8 @@ def test_a_file_never_indexed_may_touch_the_days_of_its_bounds(
 def test_a_file_of_which_all_timestamps_are_null_may_touch_undated_only(table: Table) -> None:
     table.write("a.parquet", a_table([None]))
     file = table.files["a.parquet"]
-    table.files["a.parquet"] = DataFile(file.table_dir, file.name, 1, file.bytes, None, [[TIMESTAMP_FIELD, None, None, True]])
+    bounds = pack_bounds({TIMESTAMP_FIELD: Bounds(None, None, nulls=True)})
+    table.files["a.parquet"] = DataFile(file.table_dir, file.name, 1, file.bytes, None, bounds)
     table.garbage("a.parquet")
     assert table.indexed().lost[0].days == {NO_DAY}
 
@@ -417,7 +419,7 @@ def test_a_truncated_file_and_one_with_other_rows_than_its_manifest_says_are_dam
     assert "is damaged" in table.indexed().lost[0].reason
     table.write("a.parquet", a_table([DAY] * 3))
     file = table.files["a.parquet"]
-    table.files["a.parquet"] = DataFile(file.table_dir, file.name, 4, file.bytes, None, [])
+    table.files["a.parquet"] = DataFile(file.table_dir, file.name, 4, file.bytes, None, "")
     assert "it holds 3 rows, its manifest says 4" in table.indexed().lost[0].reason
 
 

@@ -18,6 +18,7 @@ from hypaware_pipeline.cache.manifests import ManifestMemory, TablePaths
 from hypaware_pipeline.cache.snapshot import DayBounds, SourcePin, pin_source, source_version
 from hypaware_pipeline.errors import SourceUnreadable
 from hypaware_pipeline.model import Column, ColumnType, DatasetName
+from tests.builders import a_cache
 
 DATA = Path(__file__).parent / "data"
 
@@ -244,6 +245,23 @@ def test_manifests_are_read_once(logs: Source, tmp_path: Path) -> None:
     for manifest in logs.manifests():
         manifest.unlink()
     assert pin_source(logs.location, ManifestMemory(tmp_path / "memory")) == first
+
+
+def test_a_flush_reads_its_own_manifest_alone_and_what_was_replaced_is_forgotten(tmp_path: Path) -> None:
+    cache, memory = a_cache(tmp_path / "cache").with_day("2026-06-01"), tmp_path / "memory"
+    (location,) = source_locations(cache.root, DatasetName("logs"))
+    pin_source(location, ManifestMemory(memory))
+    (first,) = cache.table_directory().glob("metadata/*-m0.avro")
+    cache.with_day("2026-06-02")
+    away = first.rename(tmp_path / "away")
+    pin = pin_source(location, ManifestMemory(memory))
+    assert {pin.day_bounds(file, "timestamp") for file in pin.files} == {
+        DayBounds((day, day), nulls=False) for day in (20605, 20606)
+    }
+    away.rename(first)
+    cache.writer.compact("logs", "unknown")
+    pin_source(location, ManifestMemory(memory))
+    assert first.name not in memory.read_text(errors="replace")
 
 
 def test_a_damaged_memory_of_manifests_is_read_again(logs: Source, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,7 @@ from hypaware_pipeline.errors import SourceUnreadable
 
 MANIFESTS_FILE = "manifests"
 _TOTALS_FILE = "days"
-_TOTALS_FORMAT = "days-1"
+_TOTALS_FORMAT = "days-2"
 _ROWS_FORMAT = "rows-1"
 # Reading a smaller data file again costs no more than reading what was kept of it.
 _WORTH_KEEPING_ROWS = 4_096
@@ -113,10 +114,27 @@ class SourceIndex:
 
 @dataclass(frozen=True, slots=True)
 class _FileTotals:
-    """What is kept of a data file under one deletion vector (by identity; None without one)."""
+    """What is kept of a data file under one deletion vector (by identity; empty without one).
 
-    deletion: str | None
+    Kept as text: a table has thousands, a plan compares them all and changes one.
+    """
+
+    deletion: str
     days: Mapping[int, DayTotal]
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read what `to_text` wrote."""
+        days, _, deletion = text.partition("|")
+        return cls(deletion, {int(day): DayTotal(int(rows), int(total)) for day, rows, total in map(_split, days.split())})
+
+    def to_text(self) -> str:
+        """`day:rows:sum day:rows:sum|deletion`."""
+        return " ".join(f"{day}:{total.rows}:{total.hash_sum}" for day, total in self.days.items()) + f"|{self.deletion}"
+
+
+def _split(numbers: str) -> list[str]:
+    return numbers.split(":")
 
 
 def index_source(pin: SourcePin, recipe: Recipe, directory: Path | None) -> SourceIndex:
@@ -130,20 +148,22 @@ def index_source(pin: SourcePin, recipe: Recipe, directory: Path | None) -> Sour
     known = _load_totals(directory)
     sizes = _sizes(pin)
     totals: dict[str, Mapping[int, DayTotal]] = {}
-    kept: dict[str, _FileTotals] = {}
+    kept: dict[str, str] = {}
     lost = []
     for file in pin.files:
         key = _key(pin, file, recipe)
-        entry = known.get(key)
+        text = known.get(key)
+        entry = None if text is None else _FileTotals.from_text(text)
         try:
             _ensure_whole(file, sizes.get(file.name))
             if entry is None or entry.deletion != _deletion_identity(file):
                 entry = _FileTotals(_deletion_identity(file), _total(file, _rows_of(pin, file, recipe, directory)))
+                text = entry.to_text()
             totals[file.name] = entry.days
         except (FileNotFoundError, SourceUnreadable) as error:
             lost.append(LostFile(file.name, _reason(file, error), _days_of_lost(pin, file, recipe, directory, entry)))
-        if entry is not None:
-            kept[key] = entry
+        if text is not None:
+            kept[key] = text
     if directory is not None and kept != known:
         _store_totals(directory, kept)
     return SourceIndex(pin, totals, tuple(lost), recipe, directory)
@@ -169,8 +189,8 @@ def _ensure_whole(file: DataFile, size: int | None) -> None:
         raise _damaged(file, f"it has {size} bytes, its manifest says {file.bytes}")
 
 
-def _deletion_identity(file: DataFile) -> str | None:
-    return file.deletion.identity if file.deletion is not None else None
+def _deletion_identity(file: DataFile) -> str:
+    return file.deletion.identity if file.deletion is not None else ""
 
 
 def _reason(file: DataFile, error: Exception) -> str:
@@ -271,21 +291,13 @@ def _load_rows(directory: Path | None, key: str, rows: int) -> FileRows | None:
     return FileRows(np.frombuffer(content[:split], dtype="<i4"), np.frombuffer(content[split:], dtype="<u8"))
 
 
-def _load_totals(directory: Path | None) -> dict[str, _FileTotals]:
+def _load_totals(directory: Path | None) -> dict[str, str]:
+    """What is kept of each data file, by its key, as text."""
     content = index_files.read(directory / _TOTALS_FILE, _TOTALS_FORMAT) if directory is not None else None
-    if content is None:
-        return {}
-    return {
-        key: _FileTotals(deletion, {day: DayTotal(rows, hash_sum) for day, rows, hash_sum in days})
-        for key, (deletion, days) in json.loads(content).items()
-    }
+    return {} if content is None else dict(json.loads(content))
 
 
-def _store_totals(directory: Path, kept: Mapping[str, _FileTotals]) -> None:
+def _store_totals(directory: Path, kept: Mapping[str, str]) -> None:
     """Keep what is known of these files and forget the files that are no longer part of the table."""
-    document = {
-        key: [entry.deletion, [[day, total.rows, total.hash_sum] for day, total in entry.days.items()]]
-        for key, entry in kept.items()
-    }
-    index_files.write(directory / _TOTALS_FILE, _TOTALS_FORMAT, json.dumps(document, separators=(",", ":")).encode())
+    index_files.write(directory / _TOTALS_FILE, _TOTALS_FORMAT, json.dumps(kept, separators=(",", ":")).encode())
     index_files.keep_only(directory, {MANIFESTS_FILE, _TOTALS_FILE, *kept})

@@ -1,7 +1,8 @@
 """Iceberg manifest lists and manifests: which files a snapshot consists of.
 
 Why manifests are remembered: HypAware adds one per flush and never changes one, so a table of thousands of files has hundreds,
-and parsing them all again costs seconds on every tick. What was read of them is kept per source; a lost memory costs a re-read.
+and parsing them all again costs seconds on every tick. What was read of them is kept per source, a line of text per manifest, so
+that one more flush writes one more line; a lost memory costs a re-read.
 
 Why lengths and counts are checked: HypAware's manifests are uncompressed and carry no checksum. A truncated one that ends between
 two blocks would otherwise pass as a table with fewer files.
@@ -21,7 +22,7 @@ import fastavro
 from hypaware_pipeline.cache import index_files
 from hypaware_pipeline.errors import SourceUnreadable
 
-_FORMAT = "manifests-1"
+_FORMAT = "manifests-2"
 _DATA, _POSITION_DELETES, _EQUALITY_DELETES = 0, 1, 2
 _DELETED = 2
 _INT64_BYTES = 8
@@ -36,13 +37,27 @@ class Bounds:
     nulls: bool
 
 
-PackedBounds = list[list[Any]]
-"""Bounds as they are kept: hardly any is ever looked at, so none is unpacked before."""
+PackedBounds = str
+"""Bounds of columns as they are kept. Hardly any is ever looked at, so none is unpacked before; and of text in thousands of files
+Python's garbage collector knows nothing, of lists it does."""
+
+
+def pack_bounds(bounds: Mapping[int, Bounds]) -> PackedBounds:
+    """Bounds by field id as text."""
+    return " ".join(f"{field_id}:{_text(each.low)}:{_text(each.high)}:{each.nulls:d}" for field_id, each in bounds.items())
 
 
 def bounds_of(packed: PackedBounds, field_id: int) -> Bounds | None:
     """The bounds of one column; None when the manifest says nothing of it."""
-    return next((Bounds(low, high, nulls) for known, low, high, nulls in packed if known == field_id), None)
+    for column in packed.split():
+        known, low, high, nulls = column.split(":")
+        if int(known) == field_id:
+            return Bounds(int(low) if low else None, int(high) if high else None, nulls == "1")
+    return None
+
+
+def _text(bound: int | None) -> str:
+    return "" if bound is None else str(bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +69,7 @@ class Entry:
         file_format: As the manifest spells it.
         name: Path below the table directory.
         sequence: Data sequence number.
-        bounds: For columns of eight bytes: field id, low, high, nulls. See `bounds_of`.
+        bounds: Of columns of eight bytes.
         referenced: For deletion vectors: name of the data file the deletions are of.
         offset: For deletion vectors: where the blob begins, in bytes.
         length: For deletion vectors: the blob's bytes.
@@ -131,7 +146,7 @@ class ManifestMemory:
     """What was read of one source's manifests, kept in one small file. Without a path it lives as long as the object."""
 
     path: Path | None
-    _known: dict[str, tuple[int, tuple[Entry, ...]]] = field(default_factory=dict)
+    _known: dict[str, str] = field(default_factory=dict)
     _loaded: bool = False
 
     def get(self, ref: ManifestRef) -> tuple[Entry, ...] | None:
@@ -139,27 +154,33 @@ class ManifestMemory:
         if not self._loaded:
             self._loaded = True
             self._load()
-        size, entries = self._known.get(ref.name, (None, None))
-        return entries if size == ref.bytes else None
+        entries = self._known.get(_name_of(ref))
+        return None if entries is None else tuple(Entry(*entry) for entry in json.loads(entries))
 
-    def keep(self, read: Mapping[str, tuple[int, tuple[Entry, ...]]]) -> None:
-        """Remember exactly these manifests, by name; older ones are forgotten."""
-        if read.keys() == self._known.keys() and all(self._known[name][0] == size for name, (size, _) in read.items()):
+    def keep(self, refs: Iterable[ManifestRef], read: Mapping[ManifestRef, tuple[Entry, ...]]) -> None:
+        """Remember exactly these manifests, some of which were read just now; older ones are forgotten."""
+        known = {_name_of(ref): _entries_text(read[ref]) if ref in read else self._known[_name_of(ref)] for ref in refs}
+        if known.keys() == self._known.keys():
             return
-        self._known = dict(read)
+        self._known = known
         if self.path is not None:
-            document = {
-                name: [size, [[getattr(entry, name) for name in _ENTRY_FIELDS] for entry in entries]]
-                for name, (size, entries) in read.items()
-            }
-            index_files.write(self.path, _FORMAT, json.dumps(document, separators=(",", ":")).encode())
+            lines = "\n".join(f"{name}\t{entries}" for name, entries in known.items())
+            index_files.write(self.path, _FORMAT, lines.encode())
 
     def _load(self) -> None:
         content = index_files.read(self.path, _FORMAT) if self.path is not None else None
-        if content is not None:
-            self._known = {
-                name: (size, tuple(Entry(*entry) for entry in entries)) for name, (size, entries) in json.loads(content).items()
-            }
+        for line in content.decode().splitlines() if content else ():
+            name, _, entries = line.partition("\t")
+            self._known[name] = entries
+
+
+def _name_of(ref: ManifestRef) -> str:
+    """By size and name, as JSON: without a tab or a line break."""
+    return json.dumps([ref.bytes, ref.name])
+
+
+def _entries_text(entries: Iterable[Entry]) -> str:
+    return json.dumps([[getattr(entry, name) for name in _ENTRY_FIELDS] for entry in entries], separators=(",", ":"))
 
 
 def read_manifest_list(paths: TablePaths, url: str) -> tuple[ManifestRef, ...]:
@@ -188,14 +209,14 @@ def read_entries(paths: TablePaths, refs: Iterable[ManifestRef], memory: Manifes
     Raises:
         SourceUnreadable: a manifest is missing or damaged.
     """
+    refs = tuple(refs)
     read = {}
     for ref in refs:
         entries = memory.get(ref)
         if entries is None:
-            entries = _read_manifest(paths, ref)
-        read[ref.name] = (ref.bytes, entries)
+            entries = read[ref] = _read_manifest(paths, ref)
         yield from entries
-    memory.keep(read)
+    memory.keep(refs, read)
 
 
 def _read_manifest(paths: TablePaths, ref: ManifestRef) -> tuple[Entry, ...]:
@@ -236,12 +257,11 @@ def _entry(paths: TablePaths, ref: ManifestRef, record: Mapping[str, Any]) -> En
 def _bounds(file: Mapping[str, Any]) -> PackedBounds:
     """Bounds of the columns of eight bytes: all a reader that prunes by time needs, at a fraction of the memory."""
     low, high, nulls = (_by_field(file.get(key)) for key in ("lower_bounds", "upper_bounds", "null_value_counts"))
-    all_null = [[field_id, None, None, True] for field_id, count in nulls.items() if count == file["record_count"]]
-    return all_null + [
-        [field_id, _int64(low[field_id]), _int64(high[field_id]), nulls.get(field_id) != 0]
-        for field_id in low.keys() & high.keys()
-        if len(low[field_id]) == len(high[field_id]) == _INT64_BYTES
-    ]
+    bounds = {field_id: Bounds(None, None, nulls=True) for field_id, count in nulls.items() if count == file["record_count"]}
+    for field_id in low.keys() & high.keys() - bounds.keys():
+        if len(low[field_id]) == len(high[field_id]) == _INT64_BYTES:
+            bounds[field_id] = Bounds(_int64(low[field_id]), _int64(high[field_id]), nulls=nulls.get(field_id) != 0)
+    return pack_bounds(bounds)
 
 
 def _by_field(pairs: Iterable[Mapping[str, Any]] | None) -> dict[int, Any]:
