@@ -39,8 +39,8 @@ install: $(READY) ## Make .venv and fill it (every other target does so when nee
 demo: $(READY) ## Write a small cache, export it to two sinks through Dagster, query the result
 	@.venv/bin/hypaware-pipeline demo
 
-dev: $(READY) ## Dagster's UI and daemon on localhost (CONFIG=path for another config file)
-	@.venv/bin/hypaware-pipeline dev $(if $(CONFIG),--config "$(CONFIG)")
+dev: $(READY) ## Dagster's UI and daemon on localhost (CONFIG=path for another config file, ARGS="--port 3001")
+	@.venv/bin/hypaware-pipeline dev $(if $(CONFIG),--config "$(CONFIG)") $(ARGS)
 
 test: $(READY) ## The tests, in at most 15 minutes (ARGS="-k name" for some of them)
 	@$(PYTEST) $(ARGS)
