@@ -12,9 +12,10 @@ from hypaware_pipeline.config import SinkConfig, find_config_path
 from hypaware_pipeline.errors import BadRequest, RunStorageFailed
 from hypaware_pipeline.export.beginnings import beginnings
 from hypaware_pipeline.export.installation import Installation, build_sink
-from hypaware_pipeline.export.plan import PlannedDay, Reason
+from hypaware_pipeline.export.outlook import Outlook, span
+from hypaware_pipeline.export.plan import PlannedDay, partition_of
 from hypaware_pipeline.export.survey import DatasetPlan, survey
-from hypaware_pipeline.model import UNDATED, DatasetName, Day, DayOutcome, SinkName, day_of, parse_day
+from hypaware_pipeline.model import DatasetName, Day, DayOutcome, SinkName, day_of, parse_day
 from hypaware_pipeline.sinks.configured import ConfiguredSink
 from hypaware_pipeline.state import checkout_root, dagster_home
 
@@ -144,42 +145,28 @@ def _report_what_cannot_be(
 
 def _due(plan: DatasetPlan, selection: Selection, begins: Day, today: Day, report: Report) -> list[PlannedDay]:
     """What is due and was asked for. Days before the first partition, or after today, cannot run; they are said."""
-    due = [entry for entry in plan.days if entry.due]
-    coming = [entry for entry in due if entry.day != UNDATED and entry.day > today]
-    if coming:
-        rows = sum(entry.rows for entry in coming)
-        report.note(f"{plan.sink}/{plan.dataset}: {rows} rows of {_span(coming)} are exported when that day comes (UTC)")
-        due = [entry for entry in due if entry not in coming]
-    early = [entry for entry in due if entry.day != UNDATED and entry.day < begins]
-    if early:
+    outlook = Outlook.of(plan, first_day=begins, today=today)
+    if outlook.coming:
+        rows = sum(entry.rows for entry in outlook.coming)
+        report.note(f"{plan.sink}/{plan.dataset}: {rows} rows of {span(outlook.coming)} are exported when that day comes (UTC)")
+    if outlook.early:
         report.note(
-            f"{plan.sink}/{plan.dataset}: {sum(entry.rows for entry in early)} rows of {_span(early)} lie before "
-            f"the first day {begins}; `hypaware-pipeline first-day {early[0].day}` moves it"
+            f"{plan.sink}/{plan.dataset}: {sum(entry.rows for entry in outlook.early)} rows of {span(outlook.early)} lie before "
+            f"the first day {begins}; `hypaware-pipeline first-day {outlook.early[0].day}` moves it"
         )
-    if selection.every:
-        _say_what_is_kept(plan, selection, begins, report)
-    return [entry for entry in due if entry not in early and selection.wants(begins if entry.day == UNDATED else entry.day)]
-
-
-def _say_what_is_kept(plan: DatasetPlan, selection: Selection, begins: Day, report: Report) -> None:
-    """Who asks for every day is told which they do not get, and why."""
-    for reason in (Reason.SETTLING, Reason.FROZEN):
-        kept = [entry for entry in plan.days if entry.reason is reason]
-        wanted = [entry for entry in kept if selection.wants(begins if entry.day == UNDATED else entry.day)]
-        if wanted:
-            report.note(f"{plan.sink}/{plan.dataset}: not exported again: {_span(wanted)}; {reason}")
-
-
-def _span(entries: Sequence[PlannedDay]) -> str:
-    first, last = entries[0].day, entries[-1].day
-    return first if len(entries) == 1 else f"{len(entries)} days ({first} … {last})"
+    if selection.every:  # who asks for every day is told which they do not get, and why
+        for kept in (outlook.settling, outlook.frozen):
+            wanted = [entry for entry in kept if selection.wants(partition_of(entry.day, begins))]
+            if wanted:
+                report.note(f"{plan.sink}/{plan.dataset}: not exported again: {span(wanted)}; {wanted[0].reason}")
+    return [entry for entry in outlook.due if selection.wants(partition_of(entry.day, begins))]
 
 
 def _report_unreadable(plan: DatasetPlan, due: Sequence[PlannedDay], selection: Selection, begins: Day, report: Report) -> None:
     """Say which sources' rows are missing although no due day will: their days are unknown, or were exported without them."""
     reasons = dict(plan.unreadable)
     for entry in plan.days:
-        if selection.wants(begins if entry.day == UNDATED else entry.day):
+        if selection.wants(partition_of(entry.day, begins)):
             reasons.update(entry.unreadable)
     said = {source for entry in due for source in entry.unreadable}
     for source in sorted(reasons.keys() - said):
