@@ -217,6 +217,7 @@ GOOD: list[dict[str, Any]] = [
     sinks(),
     sinks(codec="ZSTD", zstd_level=9, before_tick="hyp query", start="now", takeover=True, datasets=["logs"]),
     sinks(before_tick=["hyp", "query"], before_tick_timeout_seconds=5.5, prefix="a/b", schedule="0 * * * *"),
+    sinks(owners=["ada@example.com", "team:data platform"]),
     {"sinks": {"a": {**JSONL, "config": {"dir": "x", "compression": "zstd"}}}},
     {
         "plugins": [
@@ -235,6 +236,9 @@ BAD: list[dict[str, Any]] = [
     sinks(before_tick=[]),
     sinks(before_tick_timeout_seconds=0),
     sinks(takeover="yes"),
+    sinks(owners="ada@example.com"),
+    sinks(owners=["ada"]),
+    sinks(owners=["team:"]),
     {"sinks": {"a": PARQUET}},
     {"sinks": {"a": {"writer": "@hypaware/format-parquet"}}},
     {"sinks": {"a/b": {**PARQUET, "config": {"dir": "x"}}}},

@@ -68,6 +68,16 @@ def test_a_sink_takes_only_the_datasets_it_wants(cache, home):
     assert keys == {"feed/ai_gateway_messages"}
 
 
+def test_a_sink_is_owned_by_whom_its_config_names(cache, home):
+    """An owner that our rules take and Dagster's refuse would cost the whole code location."""
+    cache.with_day("2026-06-04")
+    owners = ["ada@example.com", "_a.b+c%d-e@sub-domain.example.museum", "team:data platform"]
+    sinks = {"feed": {**JSONL, "config": {"dir": "out", "schedule": "0 * * * *", "owners": owners}}}
+    defs = build_definitions(AnInstallation(home, cache.root, sinks=sinks).installation)
+    assert list(defs.resolve_asset_graph().get(LOGS).owners) == owners
+    assert not defs.resolve_asset_graph().get(dg.AssetKey(["cache", "logs"])).owners
+
+
 def test_a_broken_sink_is_an_asset_that_says_why_and_stops_nothing_else(cache, home):
     cache.with_day("2026-06-04")
     sinks = {"feed": {**JSONL, "config": {"dir": "out"}}, "odd": {**JSONL, "config": {"dir": "odd", "colour": "red"}}}

@@ -189,6 +189,8 @@ def test_jsonl_options_become_settings(home: Home, options: dict[str, Any], sett
         (parquet(row_group_bytes=1000), "row_group_bytes", "should be greater than or equal to 1048576"),
         (jsonl(compression="none"), "compression", "should be 'gzip' or 'zstd'"),
         (jsonl(level=10), "level", "gzip levels are 1 to 9"),
+        (jsonl(owners=["team:x", "ada@localhost"]), "owners/1", "must be an e-mail address, or a team written team:name"),
+        (jsonl(owners=["team:${ENV:X}"]), "owners/0", "cannot refer to a variable: what it says is shown and stored"),
         ({**parquet(), "config": {}}, "dir", "dir is required"),
     ],
 )
@@ -197,8 +199,8 @@ def test_an_option_out_of_bounds_is_said_with_the_bounds(home: Home, entry: dict
 
 
 def test_an_option_of_the_other_format_is_unknown_and_the_known_ones_are_listed(home: Home) -> None:
-    known = "before_tick, before_tick_timeout_seconds, compression, datasets, dir, level, prefix, schedule, start, takeover"
-    message = f"unrecognized key 'codec'; known are {known}"
+    ours = "before_tick, before_tick_timeout_seconds, compression, datasets, dir, level"
+    message = f"unrecognized key 'codec'; known are {ours}, owners, prefix, schedule, start, takeover"
     assert home.broken(jsonl(codec="zstd")) == [("sink_config_invalid", "/sinks/archive/config/codec", message)]
 
 

@@ -67,6 +67,7 @@ class SinkConfig:
         before_tick: What runs ahead of a scheduled tick.
         encoder: Name of the plugin that encodes for a table format; None when the writer encodes.
         takeover: Whether to export although another ledger, HypAware, or somebody's objects are at the destination.
+        owners: Whom to ask about what it exports: e-mail addresses, and teams as `team:name`.
     """
 
     name: SinkName
@@ -85,6 +86,7 @@ class SinkConfig:
     encoder: str | None = None
     encoder_settings: Settings = field(default_factory=dict)
     takeover: bool = False
+    owners: tuple[str, ...] = ()
 
     @property
     def cron(self) -> str | None:
@@ -181,6 +183,17 @@ def _no_reference(text: str) -> str:
     return text
 
 
+# What Dagster takes: one that it refuses would cost the whole code location.
+_OWNER_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9._%+-]*@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}|team:.+"
+
+
+def _check_owner(text: str) -> str:
+    if not re.fullmatch(_OWNER_PATTERN, text):
+        raise ValueError("must be an e-mail address, or a team written team:name")
+    return _no_reference(text)
+
+
+_Owner = Annotated[str, AfterValidator(_check_owner), WithJsonSchema({"type": "string", "pattern": f"^({_OWNER_PATTERN})$"})]
 _Words = Annotated[list[NonEmpty], Field(min_length=1)]
 _Command = Annotated[_Words, BeforeValidator(_words, json_schema_input_type=_Words | NonEmpty)]
 _Pattern = Annotated[str, Field(min_length=1), AfterValidator(_no_reference)]
@@ -205,6 +218,9 @@ class CommonOptions(Shape):
     before_tick: _Command | None = Field(default=None, description="A program and its arguments, run ahead of a scheduled tick.")
     before_tick_timeout_seconds: float = Field(
         default=BEFORE_TICK_SECONDS, gt=0, le=3600, description="After which the command is ended."
+    )
+    owners: list[_Owner] = Field(
+        default_factory=list, description="Whom to ask: e-mail addresses, and teams as team:name. Shown in Dagster."
     )
     takeover: bool = Field(
         default=False, description="Export although another ledger, HypAware, or somebody's objects are at the destination."
@@ -250,6 +266,7 @@ def read_sink(
         encoder=pair.encoder,
         encoder_settings=pair.encoder_settings,
         takeover=common.takeover,
+        owners=tuple(common.owners),
     )
 
 

@@ -5,6 +5,8 @@ HypAware's; nothing here produces it.
 
 Why one asset per (sink, dataset): it is the grain at which a person asks, retries and is told.
 
+Why owners stand on assets alone: on jobs and schedules they are beta in Dagster.
+
 Why the column schema stands on the definition: on every event it would be 12 KB per day of Dagster's database.
 """
 
@@ -27,10 +29,16 @@ _PRODUCED_ELSEWHERE = (
 
 @dataclass(frozen=True, slots=True)
 class SinkAssetTexts:
-    """What all assets of a sink say of it. `first_seen` is the UTC day the sink was first seen, if that is known."""
+    """What all assets of a sink say of it.
+
+    Attributes:
+        owners: E-mail addresses, and teams as `team:name`.
+        first_seen: The UTC day the sink was first seen, if that is known.
+    """
 
     sink: SinkName
     kinds: Sequence[str]
+    owners: Sequence[str]
     first_seen: str | None
 
 
@@ -75,6 +83,7 @@ def sink_asset(
             backfill_policy=dg.BackfillPolicy.single_run(),
             group_name=names.plain(sink),
             kinds=set(texts.kinds),
+            owners=texts.owners,
             tags={"hypaware/sink": sink, "hypaware/dataset": slug},
             pool=names.plain(f"sink_{sink}"),
             description=description,

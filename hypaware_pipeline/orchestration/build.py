@@ -167,7 +167,7 @@ def _cache_definitions(plan: _Plan) -> dg.Definitions:
 def _sink_definitions(plan: _Plan, sink: SinkConfig) -> dg.Definitions:
     """One sink: an asset and a check per dataset it takes, its IO manager, its job and its schedule."""
     installation, mine = plan.blueprint.installation, plan.assets_of(sink)
-    texts = SinkAssetTexts(sink.name, _kinds(sink), plan.blueprint.beginnings.sink_starts.get(sink.name))
+    texts = SinkAssetTexts(sink.name, _kinds(sink), sink.owners, plan.blueprint.beginnings.sink_starts.get(sink.name))
     assets = [
         sink_asset(
             plan.names,
