@@ -14,6 +14,7 @@ import pytest
 from dagster._core.errors import ScheduleExecutionError
 from dagster._core.test_utils import create_run_for_test
 
+from hypaware_pipeline.config import DEFAULT_RETENTION, Retention
 from hypaware_pipeline.errors import LedgerUnreadable
 from hypaware_pipeline.export import due
 from hypaware_pipeline.export.blueprint import Blueprint
@@ -294,8 +295,38 @@ def test_days_before_the_sinks_start_are_left_to_backfills_and_days_without_a_pa
 
 def test_what_is_about_to_be_evicted_goes_first_then_today_then_the_newest():
     days = [Day(day) for day in ("2026-01-01", "2026-03-01", "2026-05-01", "2026-06-09", "2026-06-10")]
-    order = sorted([UNDATED, *reversed(days)], key=urgency(Day("2026-06-10")))
+    key = urgency(Day("2026-06-10"), DEFAULT_RETENTION)
+    order = sorted([UNDATED, *reversed(days)], key=lambda day: key(DatasetName("logs"), day))
     assert order == ["2026-01-01", "2026-03-01", "2026-06-10", "2026-06-09", "2026-05-01", UNDATED]
+
+
+def test_what_is_about_to_be_evicted_is_told_by_what_hypaware_keeps_of_each_dataset():
+    """Counted from 90 days, an audit log kept for ever would go ahead of today, and traces of a fortnight ago would be lost."""
+    key = urgency(Day("2026-06-10"), Retention(default_days=0, datasets={"traces": 14, "logs": 90.5}))
+    days = [
+        ("audit", "2026-01-01"),
+        ("audit", "2026-06-10"),
+        ("logs", "2026-03-13"),
+        ("logs", "2026-06-02"),
+        ("traces", "2026-06-02"),
+    ]
+    order = sorted(days, key=lambda item: key(DatasetName(item[0]), Day(item[1])))
+    assert order == [days[2], days[4], days[1], days[3], days[0]]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "oldest_first"), [(None, None, False), (None, 14, True), (365, 14, False), (14, None, True)]
+)
+def test_a_tick_asks_first_for_what_the_config_says_is_about_to_be_evicted(cache, home, instance, ours, theirs, oldest_first):
+    cache.with_day("2026-05-25").with_day("2026-06-08")
+    if theirs is not None:
+        retention = {"default_days": 90, "datasets": {"logs": theirs}}
+        config = home / ".hyp" / "hypaware-config.json"
+        config.parent.mkdir(parents=True)
+        config.write_text(json.dumps({"version": 2, "query": {"cache": {"retention": retention}}}))
+    query = {"cache": {"dir": str(cache.root), **({"retention": {"default_days": ours}} if ours else {})}}
+    order = ["2026-05-25", "2026-06-08"] if oldest_first else ["2026-06-08", "2026-05-25"]
+    assert [first for first, _, _ in asked(an_installation(home, cache, query=query), instance)] == order
 
 
 def test_a_tick_is_bounded_and_the_rest_is_said_and_asked_for_later(cache, home, instance, monkeypatch):

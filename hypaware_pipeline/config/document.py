@@ -1,6 +1,6 @@
 """The shape of the file: HypAware's v2, and two keys of our own at the top.
 
-Why keys nothing here reads are still checked (retention, maintenance, remotes): the block is HypAware's, people copy it over
+Why keys nothing here reads are still checked (maintenance, remotes): the block is HypAware's, people copy it over
 whole, and a wrong value in it is wrong in both files.
 
 Why an unknown key in a plugin entry is an error although HypAware drops it: this file is ours alone, and `"enable": false` would
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from hypaware_pipeline.config.shape import Shape
-from hypaware_pipeline.model import Day, parse_day
+from hypaware_pipeline.model import DatasetName, Day, parse_day
 
 DEFAULT_FLOOR_DAY = Day("2023-01-01")
 """Rows before this day are undated: HypAware did not exist, so their clock was wrong."""
@@ -75,6 +75,14 @@ class Retention(Shape):
 
     default_days: _Count
     datasets: dict[str, _Count] = Field(default_factory=dict)
+
+    def days_of(self, dataset: DatasetName) -> float | None:
+        """How many days of a dataset are kept; None when none is ever deleted, which HypAware writes as 0."""
+        return self.datasets.get(dataset, self.default_days) or None
+
+
+DEFAULT_RETENTION = Retention(default_days=90)
+"""What HypAware keeps unless it is told otherwise."""
 
 
 class Maintenance(Shape):

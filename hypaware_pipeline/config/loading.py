@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hypaware_pipeline.config.active import PluginEntries
-from hypaware_pipeline.config.document import MESSAGES, Document
+from hypaware_pipeline.config.document import DEFAULT_RETENTION, MESSAGES, Document, Retention
 from hypaware_pipeline.config.entries import read_entry
 from hypaware_pipeline.config.environment import hyp_home, state_root
 from hypaware_pipeline.config.hypaware import HypAwareConfig, read_hypaware
@@ -46,6 +46,7 @@ class Config:
         cache_root: The directory that holds `datasets/` or `cache/datasets/`. It may not exist.
         first_day: Where partitions begin, if the file says so.
         floor_day: Rows before this day are undated.
+        retention: How long HypAware keeps what.
         problems: Everything wrong with the file, in HypAware's order; what breaks a sink is among it.
         notes: What a person should know about HypAware's own config. None of it stops anything.
     """
@@ -56,6 +57,7 @@ class Config:
     cache_root: Path
     first_day: Day | None
     floor_day: Day
+    retention: Retention = DEFAULT_RETENTION
     problems: tuple[ConfigError, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -109,6 +111,7 @@ def load_config(path: Path, env: Mapping[str, str], resolver: PluginResolver) ->
         cache_root=cache_root,
         first_day=None if document.first_day is None else Day(document.first_day),
         floor_day=Day(document.floor_day),
+        retention=_retention(document, hypaware),
         problems=_problems(document, broken, resolver, paths),
         notes=(*hypaware.notes, *cache_notes),
     )
@@ -167,6 +170,12 @@ def _cache_root(path: Path, document: Document, hypaware: HypAwareConfig, env: M
         return chosen, ()
     note = f"HypAware's {hypaware.path} names the cache {named}; {chosen} is read, not {unused}: set {pointer} to choose"
     return chosen, (note,)
+
+
+def _retention(document: Document, hypaware: HypAwareConfig) -> Retention:
+    """Ours, if our file says so: the cache may be a copy, made where this machine's HypAware config does not count."""
+    theirs = hypaware.layer.query.cache.retention if hypaware.layer.query else None
+    return document.query.cache.retention or theirs or DEFAULT_RETENTION
 
 
 def _holds_a_cache(root: Path) -> bool:

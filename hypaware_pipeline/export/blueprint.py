@@ -15,7 +15,7 @@ from typing import Self
 from pydantic import TypeAdapter
 
 from hypaware_pipeline.cache.layout import dataset_names, resolve_root
-from hypaware_pipeline.config import Config, SinkConfig
+from hypaware_pipeline.config import Config, Retention, SinkConfig
 from hypaware_pipeline.errors import CacheError, ConfigError, ConfigErrorKind
 from hypaware_pipeline.export.beginnings import Beginnings, beginnings
 from hypaware_pipeline.export.installation import Clock, Installation, utc_now
@@ -58,6 +58,7 @@ class Blueprint:
             cache_root=config.cache_root,
             wanted_first_day=config.first_day,
             floor_day=config.floor_day,
+            retention=config.retention,
             state=self.installation.state.root,
             first_day=self.beginnings.first_day,
             note=self.beginnings.note,
@@ -84,6 +85,7 @@ class Blueprint:
             cache_root=document.cache_root,
             first_day=document.wanted_first_day,
             floor_day=document.floor_day,
+            retention=document.retention,
         )
         return cls(
             installation=Installation(config, StateDirectory(document.state), clock),
@@ -108,6 +110,7 @@ class _Document:
     cache_root: Path
     wanted_first_day: Day | None
     floor_day: Day
+    retention: Retention
     state: Path
     first_day: Day
     note: str | None

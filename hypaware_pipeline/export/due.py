@@ -89,8 +89,8 @@ def ask(installation: Installation, ledger: Ledger, sink: SinkConfig, scope: Sco
         if clean and state is not None:
             revision = memory.get(plan.dataset, _NEW).revision
             ledger.remember_nothing_due(sink.name, plan.dataset, state=state, revision=revision)
-    key = urgency(today)
-    found.sort(key=lambda entry: (key(entry.day), entry.dataset))
+    key = urgency(today, installation.config.retention)
+    found.sort(key=lambda entry: (key(entry.dataset, entry.day), entry.dataset))
     chosen, rest = found[:DAYS_PER_TICK], found[DAYS_PER_TICK:]
     return Asked(chosen, [*tally.sentences(left=len(rest)), *_newcomers(root, sink, scope)])
 
