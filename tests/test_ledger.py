@@ -18,7 +18,7 @@ import pytest
 import sqlalchemy as sa
 
 from hypaware_pipeline.errors import LedgerError, LedgerUnreadable, LedgerWriteFailed
-from hypaware_pipeline.ledger import Ledger, PlanMemory, ReceiptKey, schema
+from hypaware_pipeline.ledger import Failure, Ledger, PlanMemory, ReceiptKey, schema
 from hypaware_pipeline.model import (
     UNDATED,
     DatasetName,
@@ -525,7 +525,7 @@ def test_a_failure_is_remembered_until_the_next_receipt_of_its_day(path: Path) -
     with Ledger.open(path, clock=clock) as ledger:
         ledger.record_failure(ARCHIVE, LOGS, DAY, "the disk is full")
         ledger.record_failure(ARCHIVE, LOGS, DAY, "the disk is still full")
-        assert ledger.failures(ARCHIVE) == {(LOGS, DAY): "the disk is still full"}
+        assert ledger.failures(ARCHIVE) == {(LOGS, DAY): Failure("the disk is still full", schema.timestamp(clock()))}
         ledger.record(a_receipt())
         assert ledger.failures(ARCHIVE) == {}
 

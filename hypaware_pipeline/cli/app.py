@@ -8,6 +8,7 @@ on them.
 
 import os
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +33,12 @@ ConfigOption = Annotated[
 ]
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(metadata.version("hypaware-pipeline"))
+        raise typer.Exit
+
+
 def main() -> None:
     """Run the command line; errors of ours become one message on stderr and an exit code."""
     try:
@@ -42,6 +49,15 @@ def main() -> None:
     except PipelineError as error:
         _say(error)
         sys.exit(EXIT_SOME_NOT)
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and end.")
+    ] = False,
+) -> None:
+    """Ship HypAware's cache to your own storage, day by day."""
 
 
 @app.command()
@@ -60,6 +76,39 @@ def export(
 
     selection = Selection.parse(sinks or [], dataset=dataset, first=first, last=last, every=every)
     raise typer.Exit(export_command(config, selection, env=os.environ, dry_run=dry_run, as_json=as_json))
+
+
+@app.command()
+def init(
+    to: Annotated[str | None, typer.Option(metavar="DIR", help="Where to export to; else ~/hypaware-exports.")] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Write a first config file, one sink of Parquet files, and say what there is to export."""
+    from hypaware_pipeline.cli.init import init_command
+
+    init_command(config, to, env=os.environ)
+
+
+@app.command()
+def check(
+    config: ConfigOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document per finding, a line each.")] = False,
+) -> None:
+    """Say what is wrong with this installation and how to mend it. Exit code 1 if anything stops an export."""
+    from hypaware_pipeline.cli.check import check_command
+
+    raise typer.Exit(check_command(config, env=os.environ, as_json=as_json))
+
+
+@app.command()
+def status(
+    config: ConfigOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Say what was exported last, what is due, when the next tick is, and what failed."""
+    from hypaware_pipeline.cli.status import status_command
+
+    status_command(config, env=os.environ, as_json=as_json)
 
 
 config_app = typer.Typer(help="The config file: its schema, and whether it is right.", no_args_is_help=True)

@@ -148,18 +148,22 @@ def _due(plan: DatasetPlan, selection: Selection, begins: Day, today: Day, repor
     outlook = Outlook.of(plan, first_day=begins, today=today)
     if outlook.coming:
         rows = sum(entry.rows for entry in outlook.coming)
-        report.note(f"{plan.sink}/{plan.dataset}: {rows} rows of {span(outlook.coming)} are exported when that day comes (UTC)")
+        report.note(f"{plan.sink}/{plan.dataset}: {rows} rows of {_span(outlook.coming)} are exported when that day comes (UTC)")
     if outlook.early:
         report.note(
-            f"{plan.sink}/{plan.dataset}: {sum(entry.rows for entry in outlook.early)} rows of {span(outlook.early)} lie before "
+            f"{plan.sink}/{plan.dataset}: {sum(entry.rows for entry in outlook.early)} rows of {_span(outlook.early)} lie before "
             f"the first day {begins}; `hypaware-pipeline first-day {outlook.early[0].day}` moves it"
         )
     if selection.every:  # who asks for every day is told which they do not get, and why
         for kept in (outlook.settling, outlook.frozen):
             wanted = [entry for entry in kept if selection.wants(partition_of(entry.day, begins))]
             if wanted:
-                report.note(f"{plan.sink}/{plan.dataset}: not exported again: {span(wanted)}; {wanted[0].reason}")
+                report.note(f"{plan.sink}/{plan.dataset}: not exported again: {_span(wanted)}; {wanted[0].reason}")
     return [entry for entry in outlook.due if selection.wants(partition_of(entry.day, begins))]
+
+
+def _span(entries: Sequence[PlannedDay]) -> str:
+    return span([entry.day for entry in entries])
 
 
 def _report_unreadable(plan: DatasetPlan, due: Sequence[PlannedDay], selection: Selection, begins: Day, report: Report) -> None:

@@ -1,4 +1,7 @@
-"""What an export says: to a person, a table; to a program, one JSON document per (sink, dataset, day) on stdout.
+"""What commands say.
+
+To a person, an export says a table, a check a line per finding; to a program, both say JSON documents on stdout: one per (sink,
+dataset, day), or one per finding.
 
 Why everything else goes to stderr: the documents, and the table, are the answer. Progress, notes and reasons are not.
 """
@@ -15,8 +18,10 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from hypaware_pipeline.errors import ConfigError
+from hypaware_pipeline.export.findings import Finding, Level
 from hypaware_pipeline.export.plan import PlannedDay
 from hypaware_pipeline.model import DatasetName, Day, DayOutcome, SinkName
 
@@ -132,3 +137,34 @@ class Report:
     def _document(self, **fields: Any) -> None:
         if self._as_json:
             typer.echo(json.dumps(fields, ensure_ascii=False))
+
+
+_STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
+
+
+class FindingsReport:
+    """Says each finding as it comes; knows the exit code."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._out = Console(file=sys.stdout, highlight=False)
+        self._counts = dict.fromkeys(Level, 0)
+
+    @property
+    def exit_code(self) -> int:
+        """0: nothing stops an export, 1: something does."""
+        return 1 if self._counts[Level.PROBLEM] else 0
+
+    def show(self, finding: Finding) -> None:
+        """Say one."""
+        self._counts[finding.level] += 1
+        if self._as_json:
+            typer.echo(json.dumps(finding.to_json(), ensure_ascii=False))
+            return
+        line = f"{finding.where}: {' '.join(finding.text.split())}"
+        self._out.print(Text(f"{finding.level:<8}", _STYLES[finding.level]), line, markup=False, soft_wrap=True)
+
+    def finish(self) -> None:
+        """Say what it comes to."""
+        if not self._as_json:
+            self._out.print(f"\nproblems: {self._counts[Level.PROBLEM]}, warnings: {self._counts[Level.WARNING]}")

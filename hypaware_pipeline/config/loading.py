@@ -117,6 +117,15 @@ def load_config(path: Path, env: Mapping[str, str], resolver: PluginResolver) ->
     )
 
 
+def usual_cache(config_path: Path, env: Mapping[str, str]) -> Path:
+    """Where the cache is taken to be by a config file that does not say.
+
+    Raises:
+        BadRequest: `HYP_HOME` is not absolute.
+    """
+    return _cache_root(config_path, Document(version=2), read_hypaware(env), env)[0]
+
+
 def _read_document(path: Path) -> Document:
     value = read_object(path)
     document = check_shape(Document, value, kind="config_invalid_shape", messages=MESSAGES)

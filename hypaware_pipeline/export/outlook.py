@@ -43,7 +43,6 @@ class Outlook:
         )
 
 
-def span(entries: Sequence[PlannedDay]) -> str:
-    """Days as a person reads them; at least one."""
-    first, last = entries[0].day, entries[-1].day
-    return first if len(entries) == 1 else f"{len(entries)} days ({first} … {last})"
+def span(days: Sequence[Day]) -> str:
+    """Days as a person reads them; at least one, in order."""
+    return days[0] if len(days) == 1 else f"{len(days)} days ({days[0]} … {days[-1]})"

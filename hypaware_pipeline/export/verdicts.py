@@ -15,8 +15,8 @@ from typing import Any
 from hypaware_pipeline.config import SinkConfig
 from hypaware_pipeline.export.installation import Installation
 from hypaware_pipeline.export.survey import DatasetPlan, survey
-from hypaware_pipeline.ledger import Ledger
-from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName, day_of
+from hypaware_pipeline.ledger import Failure, Ledger, ReceiptKey
+from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName, date_of, day_of
 
 _NAMED_AT_MOST = 50
 """How many days or reasons a verdict names. It counts all."""
@@ -67,6 +67,23 @@ class Verdict:
         return {key: value for key, value in said.items() if value}
 
 
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What the ledger has of one sink, by dataset and day."""
+
+    failures: Mapping[tuple[DatasetName, Day], Failure]
+    receipts: Mapping[tuple[DatasetName, Day], ReceiptKey]
+
+    @classmethod
+    def of(cls, ledger: Ledger, sink: SinkName) -> "Records":
+        """Read them.
+
+        Raises:
+            LedgerUnreadable: the ledger cannot be read.
+        """
+        return cls(ledger.failures(sink), ledger.fingerprints(sink))
+
+
 def judge(
     installation: Installation,
     ledger: Ledger,
@@ -87,28 +104,29 @@ def judge(
         LedgerUnreadable: the ledger cannot be read.
     """
     datasets = sorted({dataset for of_sink in begins.values() for dataset in of_sink})
-    failures = {sink.name: ledger.failures(sink.name) for sink in sinks}
-    receipts = {sink.name: ledger.fingerprints(sink.name) for sink in sinks}
-    yesterday = day_of(installation.clock().astimezone(dt.UTC).date() - dt.timedelta(days=1))
+    records = {sink.name: Records.of(ledger, sink.name) for sink in sinks}
+    today = day_of(installation.clock().astimezone(dt.UTC).date())
     for plan in survey(installation, ledger, sinks=sinks, datasets=datasets):
         since = begins[plan.sink].get(plan.dataset)
         if since is not None:
-            parked = {
-                day: key.parked_rows
-                for (dataset, day), key in receipts[plan.sink].items()
-                if dataset == plan.dataset and key.parked_rows
-            }
-            yield _verdict(plan, failures[plan.sink], parked, since=since, before=yesterday)
+            yield verdict_of(plan, records[plan.sink], since=since, today=today)
 
 
-def _verdict(
-    plan: DatasetPlan, failures: Mapping[tuple[DatasetName, Day], str], parked: Mapping[Day, int], *, since: Day, before: Day
-) -> Verdict:
+def verdict_of(plan: DatasetPlan, records: Records, *, since: Day, today: Day) -> Verdict:
+    """Judge one (sink, dataset) by its plan and what was recorded of its sink. `since` as `begins` of `judge`."""
     if plan.error is not None:
         return Verdict(plan.sink, plan.dataset, error=plan.error)
     due = [entry for entry in plan.days if entry.due and (entry.rows or not entry.unreadable)]
-    failed = {entry.day: failures[plan.dataset, entry.day] for entry in due if (plan.dataset, entry.day) in failures}
-    waiting = [entry.day for entry in due if entry.day != UNDATED and since <= entry.day < before and entry.day not in failed]
+    failed = {
+        entry.day: records.failures[plan.dataset, entry.day].reason
+        for entry in due
+        if (plan.dataset, entry.day) in records.failures
+    }
+    yesterday = day_of(date_of(today) - dt.timedelta(days=1))
+    waiting = [entry.day for entry in due if entry.day != UNDATED and since <= entry.day < yesterday and entry.day not in failed]
+    parked = {
+        day: key.parked_rows for (dataset, day), key in records.receipts.items() if dataset == plan.dataset and key.parked_rows
+    }
     unreadable: dict[str, str] = {str(source): reason for source, reason in plan.unreadable.items()}
     for entry in plan.days:
         unreadable.update((str(source), reason) for source, reason in entry.unreadable.items())

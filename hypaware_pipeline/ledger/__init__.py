@@ -1,5 +1,5 @@
 """What was exported: the only point of truth."""
 
-from hypaware_pipeline.ledger.ledger import Clock, Ledger, PlanMemory, ReceiptKey
+from hypaware_pipeline.ledger.ledger import Clock, Failure, Ledger, PlanMemory, ReceiptKey
 
-__all__ = ["Clock", "Ledger", "PlanMemory", "ReceiptKey"]
+__all__ = ["Clock", "Failure", "Ledger", "PlanMemory", "ReceiptKey"]

@@ -46,6 +46,14 @@ class ReceiptKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """Why the last export of a day failed, and when (UTC, ISO-8601)."""
+
+    reason: str
+    failed_at: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlanMemory:
     """What is remembered of planning one (sink, dataset).
 
@@ -168,12 +176,12 @@ class Ledger:
             _upsert(connection, schema.failures, key, {"reason": reason, "failed_at": self._now()})
             _forget_plan(connection, sink, dataset)
 
-    def failures(self, sink: SinkName) -> Mapping[tuple[DatasetName, Day], str]:
+    def failures(self, sink: SinkName) -> Mapping[tuple[DatasetName, Day], Failure]:
         """Why the last export of a day failed, for every day of a sink of which that is so."""
         c = schema.failures.c
         with self._reading() as connection:
-            rows = connection.execute(sa.select(c.dataset, c.day, c.reason).where(c.sink == sink)).all()
-        return {(DatasetName(dataset), Day(day)): reason for dataset, day, reason in rows}
+            rows = connection.execute(sa.select(c.dataset, c.day, c.reason, c.failed_at).where(c.sink == sink)).all()
+        return {(DatasetName(dataset), Day(day)): Failure(reason, failed_at) for dataset, day, reason, failed_at in rows}
 
     # --- planning --------------------------------------------------------------------------------------------------------------
 

@@ -64,6 +64,11 @@ def claim_key(prefix: str, dataset: DatasetName) -> str:
     return f"{dataset_prefix(prefix, dataset)}/_claim.json"
 
 
+def probe_key(prefix: str, token: str) -> str:
+    """The key of what is put and removed to see whether a destination can be written; beside the datasets, in none of them."""
+    return f"{prefix}/_probe.{token}" if prefix else f"_probe.{token}"
+
+
 def is_receipt(key: str) -> bool:
     """Whether a key is that of a receipt, whichever sink's."""
     name = key.rsplit("/", 1)[-1]
