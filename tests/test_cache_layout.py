@@ -156,6 +156,7 @@ def test_a_missing_cursor_beside_tables_is_an_error_and_no_empty_source(tmp_path
         '{"epoch": 0, "rowC',
         "\ufeff\x00garbage",
         "[]",
+        pytest.param("[" * 100_000, id="deep"),
         "null",
         json.dumps({**CURRENT, "epoch": "zero"}),
         json.dumps({**CURRENT, "rowCount": True}),

@@ -68,6 +68,35 @@ def test_a_sink_takes_only_the_datasets_it_wants(cache, home):
     assert keys == {"feed/ai_gateway_messages"}
 
 
+def columns_of(defs, *key):
+    schema = defs.resolve_asset_graph().get(dg.AssetKey(key)).metadata.get("dagster/column_schema")
+    return {column.name: column.type for column in schema.columns} if schema else None
+
+
+def test_an_asset_shows_the_columns_declared_and_those_of_the_tables(cache, home):
+    cache.with_day("2026-06-04").with_rows("acme_events", [{"timestamp": NOW, "n": 1, "note": {"a": 1}}])
+    installation = AnInstallation(home, cache.root).installation
+    defs = build_definitions(installation)
+    open_columns = {"timestamp": "TIMESTAMP", "n": "INT64", "note": "JSON"}
+    assert columns_of(defs, "cache", "acme_events") == columns_of(defs, "feed", "acme_events") == open_columns
+    assert columns_of(defs, "cache", "logs")["body"] == "JSON"
+    for metadata in cache.table_directory("acme_events", "unknown").glob("metadata/v*.metadata.json"):
+        metadata.write_text("[" * 100_000)
+    assert columns_of(build_definitions(installation), "feed", "acme_events") is None
+
+
+def test_a_column_that_only_the_tables_of_a_known_dataset_have_is_shown_after_the_declared_ones(cache, home):
+    cache.with_day("2026-06-04")
+    (metadata,) = cache.table_directory().glob("metadata/v2.metadata.json")
+    document = json.loads(metadata.read_text())
+    for schema in document["schemas"]:
+        schema["fields"].append({"id": 999, "name": "added_by_a_newer_hypaware", "type": "long", "required": False})
+    metadata.write_text(json.dumps(document))
+    columns = columns_of(build_definitions(AnInstallation(home, cache.root).installation), "feed", "logs")
+    assert list(columns.items())[-1] == ("added_by_a_newer_hypaware", "INT64")
+    assert next(iter(columns)) == "serviceName"
+
+
 def test_a_sink_is_owned_by_whom_its_config_names(cache, home):
     """An owner that our rules take and Dagster's refuse would cost the whole code location."""
     cache.with_day("2026-06-04")

@@ -18,7 +18,7 @@ from hypaware_pipeline.errors import ConfigErrors
 from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.orchestration.build import build_definitions
 from tests.builders import a_cache
-from tests.installations import JSONL, PARQUET, AnInstallation, write_config
+from tests.installations import JSONL, NOW, PARQUET, AnInstallation, write_config
 
 SINKS = {
     "archive": {**PARQUET, "config": {"dir": "out/${ENV:PLACE}", "schedule": "0 * * * *", "before_tick": "flush ${ENV:TOKEN}"}},
@@ -48,15 +48,16 @@ def names(defs):
 
 
 def test_a_blueprint_read_back_is_the_one_that_was_drawn(cache, home):
+    cache.with_rows("acme_events", [{"timestamp": NOW, "n": 1}])
     drawn = Blueprint.draw(AnInstallation(home, cache.root, sinks=SINKS, first_day="2026-06-01").installation)
     read = Blueprint.from_text(drawn.to_text(), clock=drawn.installation.clock)
     assert read.to_text() == drawn.to_text()
     assert read.beginnings == drawn.beginnings
-    assert read.datasets == drawn.datasets == ("logs",)
+    assert read.datasets == drawn.datasets
+    assert [dataset.name for dataset in read.datasets] == ["acme_events", "logs"]
     ours, theirs = read.installation.config, drawn.installation.config
-    assert {sink: getattr(ours, sink) for sink in ("path", "sinks", "cache_root", "first_day", "floor_day", "notes")} == {
-        sink: getattr(theirs, sink) for sink in ("path", "sinks", "cache_root", "first_day", "floor_day", "notes")
-    }
+    for key in ("path", "sinks", "cache_root", "first_day", "floor_day", "retention", "notes"):
+        assert getattr(ours, key) == getattr(theirs, key)
     assert [str(error) for error in ours.broken_sinks["odd"]] == [str(error) for error in theirs.broken_sinks["odd"]]
     assert [str(error) for error in ours.problems] == [str(error) for error in theirs.problems]
     assert read.installation.state == drawn.installation.state

@@ -337,7 +337,13 @@ def test_nothing_outside_the_table_is_ever_read(url: str) -> None:
 # --- damage ---------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"format-version": 3}', "[]", "null", '{"current-schema-id": 0, "schemas": 7}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "{", '{"format-version": 3}', "[]", "null", '{"current-schema-id": 0, "schemas": 7}'),
+        pytest.param("[" * 100_000, id="deep"),
+    ],
+)
 def test_a_torn_newest_metadata_is_an_error_and_no_older_one_is_read(logs: Source, content: str) -> None:
     """An older one would show a table with fewer rows."""
     name = logs.metadata_path.name

@@ -148,7 +148,7 @@ def read_cursor(location: SourceLocation) -> Cursor:
         raise SourceUnreadable(f"{location}: '{path}' cannot be read ({error.strerror}); check it and its permissions") from None
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _bad_cursor(location, "is torn: it is no JSON document") from None
     if not isinstance(value, dict):
         raise _bad_cursor(location, "is torn: it is no JSON object")

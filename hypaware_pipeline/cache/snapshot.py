@@ -16,6 +16,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,21 @@ def source_version(location: SourceLocation) -> SourceVersion:
     return _version_of(read_cursor(location))
 
 
+def source_columns(location: SourceLocation) -> tuple[Column, ...]:
+    """The columns of a source's live table, internal ones left out; none without a table. Reads its metadata file alone.
+
+    Raises:
+        SourceUnreadable: cursor or metadata are missing or damaged, or a column has a type that cannot be exported.
+    """
+    version = source_version(location)
+    if version.metadata is None:
+        return ()
+    path = version.table_dir / "metadata" / version.metadata
+    metadata = _read_metadata(path)
+    with _damage_named(path):
+        return tuple(_columns(location, _current_fields(metadata)))
+
+
 def _wait_for_cursor(location: SourceLocation, sleep: Callable[[float], None]) -> None:
     for _ in range(_ATTEMPTS):
         try:
@@ -254,7 +270,7 @@ def _pin_version(location: SourceLocation, cursor: Cursor, version: SourceVersio
         return SourcePin(location, version, None, "", None, 0, (), (), cursor.compacted_at, {})
     path = version.table_dir / "metadata" / version.metadata
     metadata = _read_metadata(path)
-    try:
+    with _damage_named(path):
         fields = _current_fields(metadata)
         snapshot = _current_snapshot(metadata)
         removals = [*_removals(metadata), *([cursor.compacted_at] if cursor.compacted_at is not None else [])]
@@ -270,8 +286,6 @@ def _pin_version(location: SourceLocation, cursor: Cursor, version: SourceVersio
             removed_at=max(removals, default=None),
             timestamp_fields={str(item["name"]): int(item["id"]) for item in fields if item["type"] in _MICROSECOND_TYPES},
         )
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
-        raise _damaged(path, f"not the metadata of a table ({type(error).__name__}: {error})") from None
 
 
 def _ensure_empty(location: SourceLocation, cursor: Cursor) -> None:
@@ -292,8 +306,16 @@ def _read_metadata(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except OSError as error:
         raise SourceUnreadable(f"'{path}' cannot be read ({error.strerror}); restore it from a backup") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _damaged(path, "no JSON document") from None
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
+        raise _damaged(path, f"not the metadata of a table ({type(error).__name__}: {error})") from None
 
 
 def _damaged(path: Path, what: str) -> SourceUnreadable:

@@ -15,11 +15,13 @@ from typing import Self
 from pydantic import TypeAdapter
 
 from hypaware_pipeline.cache.layout import dataset_names, resolve_root
+from hypaware_pipeline.cache.schemas import dataset_columns
 from hypaware_pipeline.config import Config, Retention, SinkConfig
+from hypaware_pipeline.datasets import KNOWN_DATASETS, resolve_dataset
 from hypaware_pipeline.errors import CacheError, ConfigError, ConfigErrorKind
 from hypaware_pipeline.export.beginnings import Beginnings, beginnings
 from hypaware_pipeline.export.installation import Clock, Installation, utc_now
-from hypaware_pipeline.model import DatasetName, Day, SinkName
+from hypaware_pipeline.model import Column, Dataset, DatasetName, Day, SinkName
 from hypaware_pipeline.state import StateDirectory
 
 
@@ -28,21 +30,23 @@ class Blueprint:
     """What a code location shows.
 
     Attributes:
-        datasets: What the cache has.
+        datasets: What the cache has; the columns of each are those declared and those of its tables.
         cache_error: Why it could not be looked at.
     """
 
     installation: Installation
     beginnings: Beginnings
-    datasets: tuple[DatasetName, ...]
+    datasets: tuple[Dataset, ...]
     cache_error: str | None = None
 
     @classmethod
     def draw(cls, installation: Installation) -> Self:
-        """Look at everything now. Reads directory names, and rows only when the first day is to be chosen."""
+        """Look at everything now. Reads directories and the tables' metadata, rows only when the first day is to be chosen."""
         begins = beginnings(installation)
         try:
-            return cls(installation, begins, dataset_names(resolve_root(installation.config.cache_root)))
+            root = resolve_root(installation.config.cache_root)
+            datasets = tuple(resolve_dataset(name, dataset_columns(root, name)) for name in dataset_names(root))
+            return cls(installation, begins, datasets)
         except CacheError as error:
             return cls(installation, begins, (), str(error))
 
@@ -63,7 +67,7 @@ class Blueprint:
             first_day=self.beginnings.first_day,
             note=self.beginnings.note,
             sink_starts=dict(self.beginnings.sink_starts),
-            datasets=list(self.datasets),
+            columns={dataset.name: _undeclared(dataset) for dataset in self.datasets},
             cache_error=self.cache_error,
         )
         return _FORM.dump_json(document).decode()
@@ -90,7 +94,7 @@ class Blueprint:
         return cls(
             installation=Installation(config, StateDirectory(document.state), clock),
             beginnings=Beginnings(document.first_day, document.note, document.sink_starts),
-            datasets=tuple(document.datasets),
+            datasets=tuple(resolve_dataset(name, columns) for name, columns in document.columns.items()),
             cache_error=document.cache_error,
         )
 
@@ -100,7 +104,7 @@ _PlainErrors = list[tuple[ConfigErrorKind, str, str]]
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """A blueprint as plain data."""
+    """A blueprint as plain data; `columns` are what the tables of each dataset have and nobody declares."""
 
     path: Path
     sinks: list[SinkConfig]
@@ -115,7 +119,7 @@ class _Document:
     first_day: Day
     note: str | None
     sink_starts: dict[SinkName, Day]
-    datasets: list[DatasetName]
+    columns: dict[DatasetName, list[Column]]
     cache_error: str | None
 
 
@@ -124,6 +128,12 @@ _FORM = TypeAdapter(_Document)
 
 def _plain(errors: Iterable[ConfigError]) -> _PlainErrors:
     return [(error.kind, error.pointer, error.message) for error in errors]
+
+
+def _undeclared(dataset: Dataset) -> list[Column]:
+    """What is declared is in the program: every run of ours carries the text, and need not carry that too."""
+    declared = KNOWN_DATASETS.get(dataset.name)
+    return [column for column in dataset.columns if declared is None or column not in declared.columns]
 
 
 def _errors(plain: _PlainErrors) -> tuple[ConfigError, ...]:

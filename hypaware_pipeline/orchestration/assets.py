@@ -17,9 +17,8 @@ from typing import Any
 
 import dagster as dg
 
-from hypaware_pipeline.datasets import KNOWN_DATASETS
 from hypaware_pipeline.export.slices import CacheSlice
-from hypaware_pipeline.model import DatasetName, SinkName
+from hypaware_pipeline.model import Dataset, SinkName
 from hypaware_pipeline.orchestration.naming import BROKEN, CACHE, Names
 
 _PRODUCED_ELSEWHERE = (
@@ -42,17 +41,17 @@ class SinkAssetTexts:
     first_seen: str | None
 
 
-def cache_asset(names: Names, dataset: DatasetName, slug: str, partitions: dg.PartitionsDefinition) -> dg.AssetSpec:
+def cache_asset(names: Names, dataset: Dataset, slug: str, partitions: dg.PartitionsDefinition) -> dg.AssetSpec:
     """The cache of one dataset, as HypAware keeps it."""
     key = names.cache_key(slug)
-    what = f"HypAware's cache of `{dataset}`: live rows by UTC day. Written by HypAware alone; only ever read here."
+    what = f"HypAware's cache of `{dataset.name}`: live rows by UTC day. Written by HypAware alone; only ever read here."
     return dg.AssetSpec(
         key=key,
         group_name=names.plain(CACHE),
         partitions_def=partitions,
         kinds={"iceberg", "hypaware"},
         description=f"{what}\n\n{_PRODUCED_ELSEWHERE.format(key=key.to_user_string())}",
-        metadata={"dataset": dataset, **_column_schema(dataset)},
+        metadata={"dataset": dataset.name, **_column_schema(dataset)},
     ).with_io_manager_key(names.cache_io_manager)
 
 
@@ -61,7 +60,7 @@ def sink_asset(
     sink: str,
     slug: str,
     *,
-    dataset: DatasetName,
+    dataset: Dataset,
     texts: SinkAssetTexts,
     description: str,
     partitions: dg.PartitionsDefinition,
@@ -87,7 +86,7 @@ def sink_asset(
             tags={"hypaware/sink": sink, "hypaware/dataset": slug},
             pool=names.plain(f"sink_{sink}"),
             description=description,
-            metadata={"dataset": dataset, "sink": texts.sink, **first_seen, **_column_schema(dataset)},
+            metadata={"dataset": dataset.name, "sink": texts.sink, **first_seen, **_column_schema(dataset)},
         )(export)
 
 
@@ -98,10 +97,7 @@ def broken_asset(names: Names, slug: str, title: str, reason: str) -> dg.AssetSp
     )
 
 
-def _column_schema(dataset: DatasetName) -> dict[str, Any]:
-    """The declared columns; of an open dataset nothing is known before its rows are read."""
-    known = KNOWN_DATASETS.get(dataset)
-    if known is None:
-        return {}
-    columns = [dg.TableColumn(column.name, str(column.type)) for column in known.columns]
-    return {"dagster/column_schema": dg.TableSchema(columns)}
+def _column_schema(dataset: Dataset) -> dict[str, Any]:
+    """The columns; nothing while an open dataset has no table that can be read."""
+    columns = [dg.TableColumn(column.name, str(column.type)) for column in dataset.columns]
+    return {"dagster/column_schema": dg.TableSchema(columns)} if columns else {}

@@ -23,7 +23,7 @@ from hypaware_pipeline.errors import BadRequest, ConfigErrors, PipelineError
 from hypaware_pipeline.export.beginnings import begins
 from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.export.installation import Installation
-from hypaware_pipeline.model import DatasetName, Day
+from hypaware_pipeline.model import Dataset, DatasetName, Day
 from hypaware_pipeline.orchestration.assets import SinkAssetTexts, broken_asset, cache_asset, sink_asset
 from hypaware_pipeline.orchestration.checks import sink_checks
 from hypaware_pipeline.orchestration.io_managers import CacheIOManager, Observer, SinkIOManager
@@ -135,13 +135,18 @@ class _Plan:
         return self.blueprint.beginnings.first_day
 
     @property
-    def datasets(self) -> dict[str, DatasetName]:
-        """Names by slug."""
-        return {distinct_slug(name): name for name in self.blueprint.datasets}
+    def datasets(self) -> dict[str, Dataset]:
+        """By slug."""
+        return {distinct_slug(dataset.name): dataset for dataset in self.blueprint.datasets}
+
+    @property
+    def dataset_names(self) -> dict[str, DatasetName]:
+        """Raw names by slug."""
+        return {slug: dataset.name for slug, dataset in self.datasets.items()}
 
     def assets_of(self, sink: SinkConfig) -> SinkAssets:
         """The datasets a sink takes, and where its schedule begins with each."""
-        taken = {key: name for key, name in self.datasets.items() if sink.takes(name)}
+        taken = {key: name for key, name in self.dataset_names.items() if sink.takes(name)}
         first_seen = self.blueprint.beginnings.sink_starts.get(sink.name, self.first_day)
         starts = {name: begins(sink, name, first_seen) or self.first_day for name in taken.values()}
         return SinkAssets(sink, taken, starts, self.first_day, daily_partitions(self.first_day))
@@ -155,25 +160,25 @@ def _cache_definitions(plan: _Plan) -> dg.Definitions:
         spill_dir=str(installation.state.spill),
         floor_day=installation.config.floor_day,
         first_day=plan.first_day,
-        datasets={key: str(name) for key, name in plan.datasets.items()},
+        datasets={key: str(name) for key, name in plan.dataset_names.items()},
     )
     return dg.Definitions(
-        assets=[cache_asset(plan.names, name, key, partitions) for key, name in plan.datasets.items()],
-        sensors=[cache_sensor(installation, plan.datasets, partitions, plan.names)] if plan.datasets else [],
+        assets=[cache_asset(plan.names, dataset, key, partitions) for key, dataset in plan.datasets.items()],
+        sensors=[cache_sensor(installation, plan.dataset_names, partitions, plan.names)] if plan.datasets else [],
         resources={plan.names.cache_io_manager: manager},
     )
 
 
 def _sink_definitions(plan: _Plan, sink: SinkConfig) -> dg.Definitions:
     """One sink: an asset and a check per dataset it takes, its IO manager, its job and its schedule."""
-    installation, mine = plan.blueprint.installation, plan.assets_of(sink)
+    installation, mine, datasets = plan.blueprint.installation, plan.assets_of(sink), plan.datasets
     texts = SinkAssetTexts(sink.name, _kinds(sink), sink.owners, plan.blueprint.beginnings.sink_starts.get(sink.name))
     assets = [
         sink_asset(
             plan.names,
             sink.slug,
             key,
-            dataset=name,
+            dataset=datasets[key],
             texts=texts,
             description=_description(sink, name),
             partitions=mine.partitions,
