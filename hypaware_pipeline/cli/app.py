@@ -21,7 +21,6 @@ EXIT_BAD_INPUT = 2
 
 app = typer.Typer(
     name="hypaware-pipeline",
-    help="Ship HypAware's cache to your own storage, day by day.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
