@@ -19,6 +19,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Tests find a cache, a config or a Dagster instance only where they put one.
 PYTEST := env -u DAGSTER_HOME -u HYP_HOME -u HYPAWARE_PIPELINE_CONFIG $(PY) -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
+# One test wants a browser. Where it cannot be had it fails and says so; the others are worth running all the same.
+BROWSER := sh scripts/find-chromium --install >/dev/null || true
+
 ifndef SEED
 SEED := $(shell date +%s)
 endif
@@ -29,10 +32,10 @@ ifneq ($(shell $(PY) -c 'print("runs")' 2>/dev/null),runs)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo dev test test-long check bench lock clean
+.PHONY: help install demo dev test test-long docs-images check bench lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 install: $(READY) ## Make .venv and fill it (every other target does so when needed)
 
@@ -43,11 +46,18 @@ dev: $(READY) ## Dagster's UI and daemon on localhost (CONFIG=path for another c
 	@.venv/bin/hypaware-pipeline dev $(if $(CONFIG),--config "$(CONFIG)") $(ARGS)
 
 test: $(READY) ## The tests, in at most 15 minutes (ARGS="-k name" for some of them)
+	@$(BROWSER)
 	@$(PYTEST) $(ARGS)
 
 test-long: $(READY) ## All tests, the long ones too, with random examples (SEED=n repeats a run)
+	@$(BROWSER)
 	@echo "To repeat this run: make test-long SEED=$(SEED)"
 	@$(PYTEST) -m "" --hypothesis-profile=long --hypothesis-seed=$(SEED) $(ARGS)
+
+# The directory is named in the pictures.
+docs-images: $(READY) ## Take the pictures in docs/images again, as the browser test does on its way
+	@$(BROWSER)
+	@HYPAWARE_TEST_PICTURES=docs/images $(PYTEST) -n 0 --basetemp=/tmp/hypaware_docs tests/test_browser.py
 
 check: $(READY) ## Lint, format and types
 	@$(PY) -m ruff check .

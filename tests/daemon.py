@@ -39,7 +39,7 @@ def wait_for(what: str, look: Callable[[], T | None], *, seconds: float = PATIEN
 
 
 class ADagster:
-    """`dagster dev` for one config, as a context manager. `instance` looks into the same home from this process."""
+    """`dagster dev` for one config, as a context manager. `url` is where it answers, `instance` looks into the same home."""
 
     def __init__(self, directory: Path, config: Path) -> None:
         self.home = directory / "dagster_home"
@@ -50,6 +50,7 @@ class ADagster:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self._port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
         """Wait until the code location is loaded."""
@@ -86,8 +87,7 @@ class ADagster:
 
     def graphql(self, query: str, **variables: Any) -> dict[str, Any]:
         """Ask what the UI asks."""
-        url = f"http://127.0.0.1:{self._port}/graphql"
-        answer = httpx.post(url, json={"query": query, "variables": variables}, timeout=60).json()
+        answer = httpx.post(f"{self.url}/graphql", json={"query": query, "variables": variables}, timeout=60).json()
         assert not answer.get("errors"), answer["errors"]
         data: dict[str, Any] = answer["data"]
         return data
