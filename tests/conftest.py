@@ -1,10 +1,15 @@
-"""What holds for every test: how examples are generated.
+"""What holds for every test: how examples are generated, and what most tests begin with.
 
 Why the usual run draws the same examples every time: a change must not turn red by luck. New ones are looked for by
 `make test-long`, which prints the seed that repeats it.
+
+Why an instance of Dagster is shared by the tests of a file: making one takes a second, emptying it does not.
 """
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.builders import a_cache
 
 # No deadlines: how long an example takes says nothing about the code on a machine that others share.
 settings.register_profile("usual", derandomize=True, deadline=None, database=None, print_blob=True)
@@ -12,3 +17,31 @@ settings.register_profile(
     "long", max_examples=2_000, deadline=None, database=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("usual")
+
+
+@pytest.fixture
+def cache(tmp_path):
+    """An empty cache, to be filled."""
+    return a_cache(tmp_path / "cache")
+
+
+@pytest.fixture
+def home(tmp_path):
+    """Where an installation lives; not made yet."""
+    return tmp_path / "home"
+
+
+@pytest.fixture(scope="module")
+def shared_instance(tmp_path_factory):
+    """For `instance` alone."""
+    import dagster as dg  # two seconds, and not for tests that do without
+
+    with dg.instance_for_test(temp_dir=str(tmp_path_factory.mktemp("dagster"))) as instance:
+        yield instance
+
+
+@pytest.fixture
+def instance(shared_instance):
+    """An instance of Dagster on disk, without history."""
+    shared_instance.wipe()
+    return shared_instance

@@ -5,18 +5,7 @@ import pytest
 from hypaware_pipeline.errors import BadRequest
 from hypaware_pipeline.export.beginnings import beginnings, begins, move_first_day
 from hypaware_pipeline.model import DatasetName, Day, SinkName
-from tests.builders import a_cache
 from tests.installations import JSONL, NOW, AnInstallation
-
-
-@pytest.fixture
-def cache(tmp_path):
-    return a_cache(tmp_path / "cache")
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
 
 
 def test_one_absurd_timestamp_does_not_make_thousands_of_partitions(cache, home):

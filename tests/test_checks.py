@@ -9,7 +9,6 @@ from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.model import DatasetName, Day, SinkName
 from hypaware_pipeline.orchestration.build import definitions_of
 from hypaware_pipeline.orchestration.runner import Request, run_requests
-from tests.builders import a_cache
 from tests.installations import JSONL, AnInstallation
 
 LOGS = dg.AssetKey(["feed", "logs"])
@@ -17,26 +16,13 @@ FEED = {"feed": {**JSONL, "config": {"dir": "out/feed"}}}
 
 
 @pytest.fixture
-def cache(tmp_path):
-    return a_cache(tmp_path / "cache").with_day("2026-06-04").with_day("2026-06-05")
+def cache(cache):
+    return cache.with_day("2026-06-04").with_day("2026-06-05")
 
 
 @pytest.fixture
-def installation(tmp_path, cache):
-    return AnInstallation(tmp_path / "home", cache.root, sinks=FEED)
-
-
-@pytest.fixture(scope="module")
-def shared_instance(tmp_path_factory):
-    with dg.instance_for_test(temp_dir=str(tmp_path_factory.mktemp("dagster"))) as instance:
-        yield instance
-
-
-@pytest.fixture
-def instance(shared_instance):
-    """An instance without history."""
-    shared_instance.wipe()
-    return shared_instance
+def installation(home, cache):
+    return AnInstallation(home, cache.root, sinks=FEED)
 
 
 def tick(installation, instance, cursor=None):

@@ -5,15 +5,9 @@ import shutil
 import pytest
 
 from hypaware_pipeline.cli import demo, main
-from tests.builders import a_cache
 from tests.installations import JSONL, write_config
 
 YEAR_LATER = "2027-06-10"
-
-
-@pytest.fixture
-def cache(tmp_path):
-    return a_cache(tmp_path / "cache")
 
 
 @pytest.fixture

@@ -11,18 +11,8 @@ from hypaware_pipeline.export.driver import Exporter
 from hypaware_pipeline.export.installation import build_sink
 from hypaware_pipeline.export.plan import Reason
 from hypaware_pipeline.model import DatasetName, Day, ExportBatch, ExportOptions, SinkName
-from tests.builders import a_cache, a_log
+from tests.builders import a_log
 from tests.installations import JSONL, NOW, AnInstallation
-
-
-@pytest.fixture
-def cache(tmp_path):
-    return a_cache(tmp_path / "cache")
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
 
 
 def statuses(outcomes):

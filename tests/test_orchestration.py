@@ -12,7 +12,6 @@ from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName
 from hypaware_pipeline.orchestration.build import broken_definitions, definitions_of
 from hypaware_pipeline.orchestration.partitions import daily_partitions, days_of, range_tags
 from hypaware_pipeline.orchestration.runner import Request, run_requests
-from tests.builders import a_cache
 from tests.installations import JSONL, NOW, AnInstallation
 
 LOGS = dg.AssetKey(["feed", "logs"])
@@ -20,16 +19,6 @@ LOGS = dg.AssetKey(["feed", "logs"])
 
 def build_definitions(installation):
     return definitions_of(Blueprint.draw(installation))
-
-
-@pytest.fixture
-def cache(tmp_path):
-    return a_cache(tmp_path / "cache")
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
 
 
 @pytest.fixture

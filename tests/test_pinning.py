@@ -17,7 +17,6 @@ from dagster._core.definitions.reconstruct import (
 from hypaware_pipeline.errors import ConfigErrors
 from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.orchestration.build import build_definitions
-from tests.builders import a_cache
 from tests.installations import JSONL, NOW, PARQUET, AnInstallation, write_config
 
 SINKS = {
@@ -28,13 +27,8 @@ SINKS = {
 
 
 @pytest.fixture
-def cache(tmp_path):
-    return a_cache(tmp_path / "cache").with_day("2026-06-04")
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
+def cache(cache):
+    return cache.with_day("2026-06-04")
 
 
 @pytest.fixture

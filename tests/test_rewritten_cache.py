@@ -17,11 +17,6 @@ from tests.builders import a_cache, a_log
 from tests.installations import NOW, AnInstallation
 
 
-@pytest.fixture
-def cache(tmp_path):
-    return a_cache(tmp_path / "cache")
-
-
 def _days(count: int, last: dt.date) -> list[str]:
     return [(last - dt.timedelta(days=back)).isoformat() for back in reversed(range(count))]
 

@@ -25,36 +25,12 @@ from hypaware_pipeline.export.order import urgency
 from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName
 from hypaware_pipeline.orchestration import schedules
 from hypaware_pipeline.orchestration.build import definitions_of
-from tests.builders import a_cache
 from tests.installations import JSONL, NOW, AnInstallation
 
 LOGS = dg.AssetKey(["feed", "logs"])
 MESSAGES = dg.AssetKey(["feed", "ai_gateway_messages"])
 FEED = {"feed": {**JSONL, "config": {"dir": "out/feed", "schedule": "*/5 * * * *"}}}
 START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
-
-
-@pytest.fixture
-def cache(tmp_path):
-    return a_cache(tmp_path / "cache")
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
-
-
-@pytest.fixture(scope="module")
-def shared_instance(tmp_path_factory):
-    with dg.instance_for_test(temp_dir=str(tmp_path_factory.mktemp("dagster"))) as instance:
-        yield instance
-
-
-@pytest.fixture
-def instance(shared_instance):
-    """An instance without runs."""
-    shared_instance.wipe()
-    return shared_instance
 
 
 def an_installation(home, cache, **config):

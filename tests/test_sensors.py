@@ -9,7 +9,6 @@ import pytest
 from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.orchestration import sensors
 from hypaware_pipeline.orchestration.build import definitions_of
-from tests.builders import a_cache
 from tests.installations import AnInstallation
 
 LOGS = dg.AssetKey(["cache", "logs"])
@@ -17,27 +16,9 @@ VERSION = "dagster/data_version"
 
 
 @pytest.fixture
-def cache(tmp_path):
-    return a_cache(tmp_path / "cache")
-
-
-@pytest.fixture
-def installation(tmp_path, cache):
+def installation(home, cache):
     cache.with_day("2026-06-04").with_day("2026-06-05", rows=5)
-    return AnInstallation(tmp_path / "home", cache.root)
-
-
-@pytest.fixture(scope="module")
-def shared_instance(tmp_path_factory):
-    with dg.instance_for_test(temp_dir=str(tmp_path_factory.mktemp("dagster"))) as instance:
-        yield instance
-
-
-@pytest.fixture
-def instance(shared_instance):
-    """An instance without history."""
-    shared_instance.wipe()
-    return shared_instance
+    return AnInstallation(home, cache.root)
 
 
 def tick(installation, instance, cursor=None):
@@ -114,7 +95,7 @@ def test_what_dagster_lost_is_reported_again(installation, instance):
 def test_a_source_that_cannot_be_read_stops_no_other_and_a_missing_cache_is_said(installation, instance, cache):
     cache.with_day("2026-06-04", dataset="ai_gateway_messages", source="claude")
     defs = Blueprint.draw(installation.installation)
-    assert defs.datasets == ("ai_gateway_messages", "logs")
+    assert [dataset.name for dataset in defs.datasets] == ["ai_gateway_messages", "logs"]
     (cache.source_directory("ai_gateway_messages", "claude") / "cursor.json").write_text("{")
     assert tick(installation, instance).cursor is None, "nothing is settled while a source cannot be read"
     assert [day for day, *_ in reported(instance)] == ["2026-06-04", "2026-06-05"]
