@@ -60,24 +60,6 @@ def options(
 
 
 @app.command()
-def export(
-    sinks: Annotated[list[str] | None, typer.Argument(metavar="SINK", help="Sinks to export to; all when none is named.")] = None,
-    config: ConfigOption = None,
-    dataset: Annotated[str, typer.Option(metavar="GLOB", help="Only datasets whose name matches.")] = "*",
-    first: Annotated[str | None, typer.Option("--from", metavar="DAY", help="Not before this UTC day.")] = None,
-    last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Not after this UTC day.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every day the cache holds, changed or not.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is due and export nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document per (sink, dataset, day), a line each.")] = False,
-) -> None:
-    """Export what is due now, through Dagster, recorded in its instance."""
-    from hypaware_pipeline.cli.export import Selection, export_command
-
-    selection = Selection.parse(sinks or [], dataset=dataset, first=first, last=last, every=every)
-    raise typer.Exit(export_command(config, selection, env=os.environ, dry_run=dry_run, as_json=as_json))
-
-
-@app.command()
 def init(
     to: Annotated[str | None, typer.Option(metavar="DIR", help="Where to export to; else ~/hypaware-exports.")] = None,
     config: ConfigOption = None,
@@ -97,6 +79,24 @@ def check(
     from hypaware_pipeline.cli.check import check_command
 
     raise typer.Exit(check_command(config, env=os.environ, as_json=as_json))
+
+
+@app.command()
+def export(
+    sinks: Annotated[list[str] | None, typer.Argument(metavar="SINK", help="Sinks to export to; all when none is named.")] = None,
+    config: ConfigOption = None,
+    dataset: Annotated[str, typer.Option(metavar="GLOB", help="Only datasets whose name matches.")] = "*",
+    first: Annotated[str | None, typer.Option("--from", metavar="DAY", help="Not before this UTC day.")] = None,
+    last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Not after this UTC day.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every day the cache holds, changed or not.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is due and export nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document per (sink, dataset, day), a line each.")] = False,
+) -> None:
+    """Export what is due now, through Dagster, recorded in its instance."""
+    from hypaware_pipeline.cli.export import Selection, export_command
+
+    selection = Selection.parse(sinks or [], dataset=dataset, first=first, last=last, every=every)
+    raise typer.Exit(export_command(config, selection, env=os.environ, dry_run=dry_run, as_json=as_json))
 
 
 @app.command()

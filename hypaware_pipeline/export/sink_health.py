@@ -4,7 +4,7 @@ Why something is put and removed: permissions, quotas, read-only mounts and cred
 put on a condition is what every export does there. It lies beside the datasets for a moment, under a name that readers of data
 skip.
 
-Why nothing is put where a directory is somebody else's: that destination may be a mistake.
+Why nothing is put where the ledger says that a directory is somebody else's: that destination may be a mistake.
 """
 
 import secrets
