@@ -63,8 +63,10 @@ class Newcomer:
 
     def serve(self, command: str) -> None:
         """Start a line of a shell that runs until it is stopped; see it answer, stop it, see it end."""
-        option = 'ARGS="--port {}"' if command.startswith("make ") else "--port {}"
-        self._serve(["/bin/sh", "-c", f"{command} {option}"], cwd=self.checkout, env=self._env())
+        line = f"exec {command} --port {{}}"
+        if command.startswith("make "):  # which says that it was stopped
+            line = f'trap : TERM; {command} ARGS="--port {{}}" || true'
+        self._serve(["/bin/sh", "-c", line], cwd=self.checkout, env=self._env())
 
     def serve_as_systemd(self, unit: str) -> None:
         """Start an installed unit of the user; see it answer, stop it, see it end."""
@@ -103,7 +105,7 @@ class Newcomer:
             wait_for(f"{shlex.join(command)} to answer", lambda: _answers(port, process, log))
             os.killpg(process.pid, signal.SIGTERM)
             code = process.wait(timeout=HANGS_AFTER)
-            assert code == 0 or command[-1].startswith("make "), f"{shlex.join(command)} ended with {code}: {_end_of(log)}"
+            assert code == 0, f"{shlex.join(command)} ended with {code}: {_end_of(log)}"
             wait_for("all of its processes to end", lambda: not _group_lives(process.pid))
         finally:
             with suppress(ProcessLookupError):

@@ -130,7 +130,7 @@ class Reading:
     def _try_definitions(self, block: str) -> None:
         project = self.newcomer.home.parent / "project"
         project.mkdir()
-        (project / "my_project.py").write_text("import dagster as dg\n\nmy_definitions = dg.Definitions()\n")
+        (project / "my_project.py").write_text("import dagster as dg\n\ndefs = dg.Definitions()\n")
         (project / "definitions.py").write_text(block)
         run = self.newcomer.run_in_deployment
         where = run(f"cd '{project}' && python -c 'import hypaware_pipeline; print(hypaware_pipeline.__file__)'")
