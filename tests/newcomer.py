@@ -131,7 +131,8 @@ class Newcomer:
 
 
 def _copy_what_git_knows(target: Path) -> None:
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    # A checkout that another user made, as some CI does, is read all the same.
+    listed = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
     for path in (ROOT / name for name in names if name):
         if path.is_file():  # one that was removed is listed until that is committed

@@ -157,6 +157,11 @@ class Reading:
             self.newcomer.run_as_cron(command)
 
 
+def test_every_block_of_the_readme_is_tried() -> None:
+    fences = re.findall(r"^\s*(?:```|~~~)", README, re.MULTILINE)
+    assert len(fences) == 2 * sum(step.language != "inline" for step in STEPS)
+
+
 @pytest.fixture(scope="module")
 def reading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reading]:
     directory = tmp_path_factory.mktemp("readme")
