@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hypaware_pipeline.cache import scan as scan_module
+from hypaware_pipeline.cache import data_file
 from hypaware_pipeline.cache.scan import FileSlice, Scan
 from hypaware_pipeline.datasets import KNOWN_DATASETS
 from hypaware_pipeline.errors import SourceUnreadable
@@ -141,7 +141,7 @@ def test_each_row_group_is_read_once_and_one_without_wanted_rows_never(tmp_path,
             asked.extend(kwargs["row_groups"])
             return super().iter_batches(*args, **kwargs)
 
-    monkeypatch.setattr(scan_module.pq, "ParquetFile", Spy)
+    monkeypatch.setattr(data_file.pq, "ParquetFile", Spy)
     rows = {MONDAY: positions(0, 15, 31), TUESDAY: positions(16, 32), WEDNESDAY: positions(33, 59)}
     got = read(NAMED, [FileSlice(path, rows)], tmp_path, TUESDAY, MONDAY, WEDNESDAY)
     assert sorted(asked) == [0, 1, 3, 5]
@@ -275,6 +275,16 @@ def test_a_shredded_file_reads_as_an_unshredded_one(shredding, tmp_path):
     rows = read(NAMED, [FileSlice(path, {MONDAY: wanted})], tmp_path)[MONDAY]
     expected = {at: [None, f'{{"k":{at},"m":[1.5,2]}}', '"text"'][at % 3] for at in wanted.tolist()}
     assert {row[SEQ_COLUMN]: row["body"] for row in rows} == expected
+
+
+def test_a_variant_whose_writer_gave_up_its_dictionary_half_way_reads_whole(tmp_path):
+    texts = ["repeats"] * 2_000 + [f"text {number}" for number in range(4_000)]
+    columns = {
+        "name": [f"{number:04}" for number in range(6_000)],
+        "body": vb.column([(vb.metadata([]), vb.text(text)) for text in texts]),
+    }
+    path = write(tmp_path / "f.parquet", columns, dictionary_pagesize_limit=2_000, data_page_size=4_000, write_batch_size=100)
+    assert [row["body"] for row in one(NAMED, path, tmp_path)] == [f'"{text}"' for text in texts]
 
 
 def test_files_that_encode_a_column_differently_come_together(tmp_path):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from hypaware_pipeline.cache import variant
 from hypaware_pipeline.cache.variant_value import VariantError, js_number, render
-from hypaware_pipeline.cache.variant_walk import not_for_bulk
+from hypaware_pipeline.cache.variant_walk import survey
 from tests import variant_bytes as vb
 
 EMPTY = vb.metadata([])
@@ -253,7 +253,7 @@ def test_values_that_share_bytes_without_end_are_refused():
         value = b"\x03\x03\x00\x00\x00" + bytes([0]) + value
     with pytest.raises(VariantError, match="overlap"):
         render(EMPTY, value)
-    assert not_for_bulk(pa.array([value, vb.NULL], pa.binary())).tolist() == [True, False]
+    assert survey(pa.array([value, vb.NULL], pa.binary())).exact.tolist() == [True, False]
 
 
 def test_deep_nesting_renders_without_recursion(connection):

@@ -75,6 +75,18 @@ def _compact(column: pa.DictionaryArray) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, column.dictionary.take(pa.array(used)))
 
 
+_SAMPLE_ROWS = 256
+
+
+def encoded(texts: pa.StringArray) -> pa.Array:
+    """The same texts, dictionary-encoded where they repeat."""
+    sample = texts.slice(0, _SAMPLE_ROWS)
+    if len(sample.unique()) * 4 > len(sample) * 3:
+        return texts
+    dictionary = texts.dictionary_encode()
+    return texts if len(dictionary.dictionary) * 2 > len(texts) else dictionary
+
+
 def pieces(batch: pa.RecordBatch, max_bytes: int, max_rows: int) -> Iterator[pa.RecordBatch]:
     """Consecutive parts of at most so many rows and, down to a single row, at most so many bytes."""
     if batch.num_rows > 1 and (batch.num_rows > max_rows or batch.nbytes > max_bytes):

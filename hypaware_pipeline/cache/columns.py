@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hypaware_pipeline.cache import variant
+from hypaware_pipeline.cache.batches import encoded
 from hypaware_pipeline.cache.halves import attempt
 from hypaware_pipeline.cache.variant_value import js_number
 from hypaware_pipeline.model import PROBLEM_COLUMN, SEQ_COLUMN, TEXT_CHECKED, Column, ColumnType, Dataset
@@ -122,11 +123,12 @@ def _decode_variants(
 
 
 def _typed(array: pa.Array | None, column: Column, rows: int, problems: _Problems) -> pa.Array:
-    if array is None or pa.types.is_null(array.type):
+    if array is None or array.null_count == rows:
         return pa.nulls(rows)
     if pa.types.is_dictionary(array.type):
         return _typed_dictionary(array, column, problems)
-    return _converted(array, column, problems.add)
+    typed = _converted(array, column, problems.add)
+    return encoded(typed) if pa.types.is_string(typed.type) else typed
 
 
 def _typed_dictionary(array: pa.DictionaryArray, column: Column, problems: _Problems) -> pa.Array:

@@ -26,7 +26,7 @@ _KEY = "_hyp_sort_key"
 _FAN_IN = 32
 _OUTPUT_BYTES = 8 * 1024 * 1024
 _OUTPUT_ROWS = 65_536
-_KEYED_ROWS = 2048
+_FIRST_RUN = 2
 
 
 class Sorter:
@@ -43,8 +43,6 @@ class Sorter:
         self._connection = connection
         self._directory = directory
         self._memory_bytes = memory_bytes
-        self._fresh: list[pa.RecordBatch] = []
-        self._fresh_rows = self._fresh_bytes = 0
         self._collected: list[pa.RecordBatch] = []
         self._collected_bytes = 0
         self._runs: list[Path] = []
@@ -56,28 +54,14 @@ class Sorter:
         Raises:
             SpillFailed: a run could not be put aside.
         """
-        if not batch.num_rows:
-            return
-        self._fresh.append(batch)
-        self._fresh_rows += batch.num_rows
-        self._fresh_bytes += batch.nbytes
-        if self._fresh_rows >= _KEYED_ROWS or self._fresh_bytes >= self._block_bytes:
-            self._take_in()
-
-    def _take_in(self) -> None:
-        """Give the fresh rows their keys, all in one query: files of a dozen rows come by the thousand."""
-        if not self._fresh:
-            return
-        self._fresh_rows = self._fresh_bytes = 0
-        keyed = _with_key(concat(self._fresh), self._key, self._connection)
-        self._collected.append(keyed)
-        self._collected_bytes += keyed.nbytes
-        if self._collected_bytes >= self._memory_bytes:
+        if batch.num_rows:
+            self._collected.append(batch)
+            self._collected_bytes += batch.nbytes
+        if self._collected_bytes >= (self._memory_bytes if self._runs else _FIRST_RUN * self._memory_bytes):
             self._put_aside(self._sorted_collection(self._block_bytes))
 
     def sorted_batches(self) -> Iterator[pa.RecordBatch]:
         """All rows in order, in batches of about 8 MiB. The sorter is empty afterwards."""
-        self._take_in()
         if not self._runs:
             blocks = self._sorted_collection(_OUTPUT_BYTES)
         else:
@@ -98,7 +82,7 @@ class Sorter:
         if not self._collected:
             return
         self._collected_bytes = 0
-        yield from _sorted(concat(self._collected), block_bytes)
+        yield from _sorted(_with_key(concat(self._collected), self._key, self._connection), block_bytes)
 
     def _put_aside(self, blocks: Iterable[pa.RecordBatch]) -> None:
         run = self._directory / f"run-{self._runs_written}"

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from hypaware_pipeline.cache.halves import attempt
 from hypaware_pipeline.cache.variant_value import VariantError, is_null, render
-from hypaware_pipeline.cache.variant_walk import not_for_bulk
+from hypaware_pipeline.cache.variant_walk import survey
 
 _VARIANT_MARK = {"ARROW:extension:name": "arrow.parquet.variant", "ARROW:extension:metadata": ""}
 """Field metadata by which DuckDB takes an Arrow struct for a VARIANT."""
@@ -35,15 +35,9 @@ _CHUNK_ROWS = 2048
 _PIECE_FOR_PYTHON = 32
 """A failing piece of so few values goes to Python, which names the damage of each: as quick as another query."""
 
-_NUMBER = r"(?:^|[\[:,])-?"
-_END = r"(?:[,\]}]|$)"
-_TEXT_FOR_PYTHON = (
-    rf"(?:^|[\[:,])-0\.0{_END}"
-    rf"|{_NUMBER}(?:[0-9.]+e|[0-9]+\.[0-9]+0{_END}|[0-9]{{16,}}(?:\.0)?{_END}|[nN]a[nN]|[iI]nf)"
-    r"|\\u00[01][A-F]"  # JavaScript escapes control characters in lower case
-    r'|"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9(]|"[0-9]{5,}-[0-9]{2}-[0-9]{2}|"-?infinity"'
-)
-_INTEGRAL_DOUBLE = rf"{_NUMBER}[0-9]+\.0{_END}"
+_CONTROL_FOR_PYTHON = r"\\u00[01][A-F]"
+"""JavaScript escapes control characters in lower case."""
+_NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 _INTEGRAL_DOUBLE_OR_STRING = r'("(?:[^"\\]|\\.)*")|(-?[0-9]+)\.0([,\]}]|$)'
 
 
@@ -89,6 +83,8 @@ def _has_no_value(column: pa.StructArray) -> bool:
     value = column.field("value")
     if value.null_count == len(value):
         return True
+    if pa.types.is_dictionary(value.type):
+        value = value.dictionary
     return bool(pc.all(pc.equal(value, pa.scalar(_NULL, value.type)), skip_nulls=True, min_count=0).as_py())
 
 
@@ -115,10 +111,12 @@ def _distinct_of(column: pa.StructArray) -> _Distinct:
     """Find the distinct values of a column by the hash of their bytes."""
     names = [field.name for field in column.type]
     children = column.flatten()  # carries the struct's own nulls into its children
-    metadata = pc.dictionary_encode(children[names.index("metadata")].cast(pa.binary()))
-    value = pc.dictionary_encode(children[names.index("value")].cast(pa.binary()))
-    value_codes = value.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    metadata_codes = metadata.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    metadata, value = (_encoded(children[names.index(part)]) for part in ("metadata", "value"))
+    value_codes = _codes(value)
+    if len(metadata.dictionary) == 1 and not metadata.null_count and len(value.dictionary) <= len(value):
+        only = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(value.dictionary), np.int32)), metadata.dictionary)
+        return _Distinct(only, value.dictionary, value_codes)
+    metadata_codes = _codes(metadata)
     dictionaries = max(len(metadata.dictionary), 1)
     pairs = np.where((value_codes < 0) | (metadata_codes < 0), -1, value_codes * dictionaries + metadata_codes)
     present, codes = np.unique(pairs, return_inverse=True)
@@ -129,6 +127,16 @@ def _distinct_of(column: pa.StructArray) -> _Distinct:
         value=value.dictionary.take(pa.array(present // dictionaries)),
         codes=codes,
     )
+
+
+def _encoded(part: pa.Array) -> pa.DictionaryArray:
+    return part if pa.types.is_dictionary(part.type) else part.cast(pa.binary()).dictionary_encode()
+
+
+def _codes(column: pa.DictionaryArray) -> np.ndarray:
+    """The index of each row's entry, -1 where it is null."""
+    indices = column.indices.fill_null(-1) if column.null_count else column.indices
+    return np.asarray(indices.to_numpy(zero_copy_only=False)).astype(np.int64)
 
 
 def _spread(texts: pa.Array, problems: Mapping[int, str], codes: np.ndarray) -> Texts:
@@ -148,22 +156,58 @@ def _texts_of(
     metadata: pa.DictionaryArray, value: pa.Array, connection: duckdb.DuckDBPyConnection
 ) -> tuple[pa.Array, dict[int, str]]:
     """The JSON text of each value, null where it is the VARIANT null or damaged; and what the damage is."""
-    problems: dict[int, str] = {}
-    for_python = not_for_bulk(value)
-    bulk = np.flatnonzero(~for_python)
-    bulk_texts = _bulk(metadata.take(pa.array(bulk)), value.take(pa.array(bulk)), connection)
+    found = survey(value)
+    strings = _plain_strings(value, found.text_start)
+    bulk = np.flatnonzero(~(found.exact | strings.places))
+    printed = _bulk(metadata.take(pa.array(bulk)), value.take(pa.array(bulk)), connection)
+    printed = _without_integral_fractions(printed, found.integral[bulk])
     # DuckDB says null for what Python is to judge: damaged pieces.
-    undecided = bulk_texts.is_null().to_numpy(zero_copy_only=False)
-    for_python[bulk[undecided | _flags(bulk_texts, _TEXT_FOR_PYTHON)]] = True
-    by_python = np.flatnonzero(for_python)
+    undecided = printed.is_null().to_numpy(zero_copy_only=False) | _flags(printed, _CONTROL_FOR_PYTHON)
+    found.exact[bulk[undecided]] = True
+    by_python = np.flatnonzero(found.exact)
+    problems: dict[int, str] = {}
     exact = [_render_one(metadata[int(at)].as_py(), value[int(at)].as_py(), int(at), problems) for at in by_python]
-    texts = _without_integral_fractions(bulk_texts)
     order = np.empty(len(value), np.int64)
-    order[bulk] = np.arange(len(bulk))
-    order[by_python] = len(bulk) + np.arange(len(by_python))
-    texts = pa.concat_arrays([texts, pa.array(exact, pa.string())]).take(pa.array(order))
+    start = 0
+    for places in (np.flatnonzero(strings.places), bulk, by_python):
+        order[places] = start + np.arange(len(places))
+        start += len(places)
+    texts = pa.concat_arrays([strings.texts, printed, pa.array(exact, pa.string())]).take(pa.array(order))
     nulls = pc.equal(value, pa.scalar(_NULL, pa.binary()))
     return pc.if_else(nulls, pa.scalar(None, pa.string()), texts), problems
+
+
+@dataclass(frozen=True, slots=True)
+class _Strings:
+    """Which values are strings that need no escape, and the JSON text of those."""
+
+    places: np.ndarray
+    texts: pa.Array
+
+
+def _plain_strings(value: pa.Array, text_start: np.ndarray) -> _Strings:
+    """Strings need no decoder: their bytes stand in the value as they are."""
+    places = text_start > 0
+    bare = _tails(value, text_start, np.flatnonzero(places))
+    plain = ~_flags(bare, _NEEDS_ESCAPE)
+    places[places] = plain
+    try:
+        text = bare.filter(pa.array(plain)).cast(pa.string())
+    except pa.ArrowInvalid:  # not UTF-8: who decodes value by value will name the culprit
+        return _Strings(np.zeros(len(value), np.bool_), pa.array([], pa.string()))
+    return _Strings(places, pc.binary_join_element_wise('"', text, '"', ""))
+
+
+def _tails(value: pa.Array, start: np.ndarray, wanted: np.ndarray) -> pa.Array:
+    """Some of the values, each from a position on."""
+    _, offsets, data = value.buffers()
+    ends = np.frombuffer(offsets, np.int32, len(value) + 1, value.offset * 4)
+    borders = np.empty(2 * len(value) + 1, np.int32)
+    borders[0::2] = ends
+    borders[1::2] = ends[:-1] + start
+    # Heads and tails in turn, over the bytes of the values.
+    both = pa.Array.from_buffers(pa.binary(), 2 * len(value), [None, pa.py_buffer(borders), data])
+    return both.take(pa.array(2 * wanted + 1))
 
 
 def _render_one(metadata: bytes, value: bytes, position: int, problems: dict[int, str]) -> str | None:
@@ -207,13 +251,9 @@ def _flags(array: pa.Array, pattern: str) -> np.ndarray:
     return np.array(found.to_numpy(zero_copy_only=False), dtype=bool)
 
 
-def _without_integral_fractions(texts: pa.Array) -> pa.Array:
+def _without_integral_fractions(texts: pa.Array, concerned: np.ndarray) -> pa.Array:
     """Print integral doubles as JavaScript does, `12345` for `12345.0`; what stands inside strings is left alone."""
-    found = np.flatnonzero(_flags(texts, _INTEGRAL_DOUBLE))
-    if not len(found):
+    if not concerned.any():
         return texts
-    positions = pa.array(found)
-    shortened = pc.replace_substring_regex(texts.take(positions), _INTEGRAL_DOUBLE_OR_STRING, r"\1\2\3")
-    mask = np.zeros(len(texts), dtype=bool)
-    mask[found] = True
-    return pc.replace_with_mask(texts, pa.array(mask), shortened)
+    shortened = pc.replace_substring_regex(texts.filter(pa.array(concerned)), _INTEGRAL_DOUBLE_OR_STRING, r"\1\2\3")
+    return pc.replace_with_mask(texts, pa.array(concerned), shortened)
