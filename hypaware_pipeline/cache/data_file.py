@@ -35,10 +35,16 @@ _UNSHREDDED_GROUP_ROWS = 4096  # DuckDB holds a row group in memory until it is 
 
 
 @dataclass(slots=True)
-class Pace:
-    """How many rows to read at a time; one for all files of a table, whose rows are alike."""
+class Habits:
+    """What the files of a table have in common, learned from one file for the next.
+
+    Attributes:
+        rows: How many rows to read at a time.
+        dictionaries: Columns to read as dictionaries; pyarrow must know when it opens a file, before it has seen the footer.
+    """
 
     rows: int = _FIRST_READ_ROWS
+    dictionaries: tuple[str, ...] = ()
 
     def learn(self, batch: pa.RecordBatch) -> None:
         """Judge by what a batch gave."""
@@ -47,6 +53,10 @@ class Pace:
 
 class DataFile:
     """An open data file. A context manager.
+
+    Args:
+        path: Where it lies.
+        habits: Of its table; brought up to date by what this file shows.
 
     Attributes:
         schema: Its columns.
@@ -57,14 +67,19 @@ class DataFile:
         SourceUnreadable: it is damaged, which may show only while it is read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, habits: Habits) -> None:
         self._path = path
+        self._habits = habits
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
         """Read the footer."""
         with ExitStack() as resources:
-            self._parquet = resources.enter_context(_opened(self._path))
+            try:
+                self._parquet = resources.enter_context(_opened(self._path, self._habits.dictionaries))
+            except KeyError:  # it has not all columns of the file before it
+                self._habits.dictionaries = ()
+                self._parquet = resources.enter_context(_opened(self._path))
             metadata = self._parquet.metadata
             self.schema: pa.Schema = self._parquet.schema_arrow
             self.group_rows = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
@@ -74,7 +89,8 @@ class DataFile:
                 wanted |= _text_columns(self.schema)
                 self._empty = _empty_columns(self._parquet)
             dictionaries = _dictionaries(self._parquet, wanted)
-            if dictionaries:
+            if dictionaries != self._habits.dictionaries:
+                self._habits.dictionaries = dictionaries
                 self._parquet = resources.enter_context(_opened(self._path, dictionaries, metadata))
             self._resources = resources.pop_all()
         return self
@@ -85,7 +101,7 @@ class DataFile:
         """Close it."""
         return self._resources.__exit__(kind, error, traceback)
 
-    def batches(self, at: int, columns: Sequence[str], pace: Pace) -> Iterator[pa.RecordBatch]:
+    def batches(self, at: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """All rows of a row group, less the columns without a value.
 
         Begins anew behind what was given out when another batch size fits much better.
@@ -93,12 +109,12 @@ class DataFile:
         wanted = [name for name in columns if name not in self._empty]
         given, rows = 0, self.group_rows[at]
         while given < rows:
-            size = pace.rows
+            size = self._habits.rows
             for fresh in self._after(given, at, wanted, size):
                 given += fresh.num_rows
                 yield fresh
-                pace.learn(fresh)
-                if _is_worth_a_new_start(size, pace.rows, given, rows - given):
+                self._habits.learn(fresh)
+                if _is_worth_a_new_start(size, self._habits.rows, given, rows - given):
                     break
 
     def _after(self, given: int, at: int, columns: list[str], size: int) -> Iterator[pa.RecordBatch]:
@@ -125,7 +141,7 @@ def _inner_columns(schema: pa.Schema) -> set[str]:
     return {f"{field.name}.{part.name}" for field in schema if variant.is_variant(field.type) for part in field.type}
 
 
-def _dictionaries(parquet: pq.ParquetFile, paths: set[str]) -> list[str]:
+def _dictionaries(parquet: pq.ParquetFile, paths: set[str]) -> tuple[str, ...]:
     """Which of some columns to read as dictionaries: those whose every chunk is one, or is small.
 
     Where a writer began a large chunk with a dictionary and then gave it up, the reader would go on collecting distinct values
@@ -133,7 +149,8 @@ def _dictionaries(parquet: pq.ParquetFile, paths: set[str]) -> list[str]:
     """
     groups = [parquet.metadata.row_group(at) for at in range(parquet.num_row_groups)]
     places = {parquet.schema.column(at).path: at for at in range(len(parquet.schema))}
-    return [path for path, at in places.items() if path in paths and all(_keeps_dictionary(group.column(at)) for group in groups)]
+    wanted = ((path, at) for path, at in places.items() if path in paths)
+    return tuple(path for path, at in wanted if all(_keeps_dictionary(group.column(at)) for group in groups))
 
 
 def _empty_columns(parquet: pq.ParquetFile) -> frozenset[str]:

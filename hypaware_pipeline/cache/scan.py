@@ -30,7 +30,7 @@ import pyarrow as pa
 from hypaware_pipeline.cache import spill, variant
 from hypaware_pipeline.cache.batches import compact, take
 from hypaware_pipeline.cache.columns import convert, file_columns, finished
-from hypaware_pipeline.cache.data_file import MOST_READ_ROWS, READ_BYTES, DataFile, Pace, unshred
+from hypaware_pipeline.cache.data_file import MOST_READ_ROWS, READ_BYTES, DataFile, Habits, unshred
 from hypaware_pipeline.cache.sorting import Sorter
 from hypaware_pipeline.model import SEQ_COLUMN, Dataset, Day
 
@@ -83,7 +83,7 @@ class Scan:
         self._memory_bytes = memory_bytes
         self._groups: dict[int, dict[int, _Group]] = {}
         self._asked: set[Day] = set()
-        self._pace = Pace()
+        self._habits = Habits()
         self._resources = ExitStack()
         names = {column.name for column in dataset.columns}
         lookup, natural = ([name for name in key if name in names] for key in (dataset.lookup_key, dataset.natural_key))
@@ -161,7 +161,7 @@ class Scan:
                 for at in [at for at, group in left.items() if day in group.wanted]:
                     group = left.pop(at)
                     position = group.first
-                    for raw in file.batches(at, columns, self._pace):
+                    for raw in file.batches(at, columns):
                         yield from _wanted_rows(raw, group, position, ordinal)
                         position += raw.num_rows
 
@@ -170,14 +170,14 @@ class Scan:
         """A data file, or the copy of it in which every VARIANT is in one piece."""
         copy = self._directory / f"unshredded-{ordinal}.parquet"
         if not copy.exists():
-            with DataFile(path) as file:
+            with DataFile(path, self._habits) as file:
                 columns = file_columns(self._dataset, file.schema)
                 shredded = [name for name in columns if variant.is_shredded(file.schema.field(name).type)]
                 if not shredded:
                     yield file
                     return
             unshred(path, copy, columns, shredded, self._connection)
-        with DataFile(copy) as file:
+        with DataFile(copy, self._habits) as file:
             yield file
 
     def _decoded(self, pieces: Sequence[_Piece]) -> list[tuple[Day, pa.RecordBatch]]:
@@ -231,12 +231,13 @@ def _gathered(pieces: Iterator[_Piece]) -> Iterator[list[_Piece]]:
     group: list[_Piece] = []
     rows = size = 0
     for piece in pieces:
-        if group and (rows + piece.raw.num_rows > MOST_READ_ROWS or size + piece.raw.nbytes > READ_BYTES):
+        piece_bytes = piece.raw.nbytes
+        if group and (rows + piece.raw.num_rows > MOST_READ_ROWS or size + piece_bytes > READ_BYTES):
             yield group
             group, rows, size = [], 0, 0
         group.append(piece)
         rows += piece.raw.num_rows
-        size += piece.raw.nbytes
+        size += piece_bytes
     if group:
         yield group
 

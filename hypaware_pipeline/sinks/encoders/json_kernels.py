@@ -10,6 +10,8 @@ last element. Both are looked for separately, on the raw bytes; only a text that
 import itertools
 import re
 from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import cached_property
 from types import TracebackType
 from typing import Self
 
@@ -33,10 +35,14 @@ END
 
 
 class JsonKernels:
-    """Functions from columns to columns; holds a private DuckDB instance, closed with the context."""
+    """Functions from columns to columns; holds a private DuckDB instance once one was used, closed with the context."""
 
     def __init__(self) -> None:
-        self._duckdb = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+        self._resources = ExitStack()
+
+    @cached_property
+    def _duckdb(self) -> duckdb.DuckDBPyConnection:
+        return self._resources.enter_context(duckdb.connect(config={"autoinstall_known_extensions": "false"}))
 
     def __enter__(self) -> Self:
         """Itself."""
@@ -44,7 +50,7 @@ class JsonKernels:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Close the DuckDB instance."""
-        self._duckdb.close()
+        self._resources.close()
 
     def quoted(self, columns: Sequence[pa.StringArray]) -> list[pa.StringArray]:
         """Each string as a JSON string literal; null stays null."""

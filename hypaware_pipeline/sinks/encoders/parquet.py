@@ -34,6 +34,9 @@ _VALUES_BETWEEN_CHECKS = 64
 """The writer looks at the size of page and dictionary after so many values. Arrow's 1024 makes pages, and dictionaries that are
 given up again, of 70 MB where values have 70 KB; with 64 narrow columns take no longer."""
 
+_BUFFER_BYTES = 256 * 1024
+"""What is handed on at a time: pages of narrow columns have some hundred bytes, and there are thousands."""
+
 _LEVELS = {"zstd": (1, 3, 22), "snappy": None, "gzip": (1, 6, 9), "none": None}
 """Codecs, each with its lowest, default and highest level where it has levels."""
 
@@ -71,7 +74,11 @@ class ParquetEncoder:
         with JsonKernels() as kernels:
             gate = RowGate(columns, kernels)
             row_groups = groups(gate.pass_on(batches), limit_bytes=self._row_group_bytes, limit_rows=_LARGEST_ROW_GROUP_ROWS)
-            with pa.PythonFile(_Stream(out), mode="w") as stream, self._writer(stream, schema) as writer:
+            with (
+                pa.PythonFile(_Stream(out), mode="w") as stream,
+                pa.BufferedOutputStream(stream, _BUFFER_BYTES) as buffered,
+                self._writer(buffered, schema) as writer,
+            ):
                 _write_behind(writer, schema, row_groups)
         return Encoded(gate.passed, gate.refused)
 
