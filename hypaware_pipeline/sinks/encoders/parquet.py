@@ -1,7 +1,7 @@
 """Rows as Parquet.
 
 How does memory stay small? A row group is collected as it comes (dictionaries kept), decoded and written as one table,
-column after column, and forgotten. One more is collected while it is written.
+column after column, and forgotten. One more is collected and decoded while it is written.
 
 Why row groups are cut by decoded bytes, 32 MiB by default: decoded is what a row group takes here and in many readers, and
 it depends on the rows alone, so that the same rows give the same bytes. Rows are not batched further: pages are cut at the
@@ -119,9 +119,10 @@ def _write_behind(writer: pq.ParquetWriter, schema: pa.Schema, row_groups: Itera
     with ThreadPoolExecutor(1, thread_name_prefix="parquet-writer") as thread:
         writing: Future[None] | None = None
         for group in row_groups:
+            table = _table(schema, group)
             if writing is not None:
                 writing.result()
-            writing = thread.submit(_write_table, writer, _table(schema, group))
+            writing = thread.submit(_write_table, writer, table)
         if writing is not None:
             writing.result()
 
