@@ -122,7 +122,7 @@ class Newcomer:
 
     def _env(self) -> dict[str, str]:
         packages = {name: value for name, value in os.environ.items() if name.upper().startswith(_PACKAGES)}
-        packages["PIP_NO_COMPILE"] = "1"  # most of an environment's modules are never imported: half a minute
+        packages["PIP_COMPILE"] = "0"  # most of an environment's modules are never imported: half a minute
         packages.setdefault("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip"))
         settings = Path.home() / ".config" / "pip" / "pip.conf"
         if settings.exists():

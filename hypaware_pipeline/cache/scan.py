@@ -15,9 +15,9 @@ Why pyarrow reads and not DuckDB: it keeps dictionaries as dictionaries. A VARIA
 is the exception: DuckDB first rewrites such a file without them, row for row, into the private directory.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -128,12 +128,17 @@ class Scan:
         """All rows of a day; what else their row groups hold waits."""
         sorter = Sorter(self._sort_key, self._connection.cursor(), directory=self._directory, memory_bytes=self._memory_bytes)
         waiting = self._waiting_room(day)
-        for decoded in _ahead(map(self._decoded, _ahead(_gathered(self._pieces(day))))):
-            for rows_day, rows in decoded:
-                if rows_day == day:
-                    sorter.add(rows)
-                else:
-                    spill.append(self._waiting_room(rows_day), [rows])
+        # Closed in any case: a thread that went on reading would change what is known to be left.
+        with (
+            closing(_ahead(list(_joined(pieces)) for pieces in _gathered(self._pieces(day)))) as gathered,
+            closing(_ahead(self._decoded(pieces) for pieces in gathered)) as groups,
+        ):
+            for decoded in groups:
+                for rows_day, rows in _by_day(decoded):
+                    if rows_day == day:
+                        sorter.add(rows)
+                    else:
+                        spill.append(self._waiting_room(rows_day), [rows])
         for batch in spill.read(waiting):
             sorter.add(batch)
         waiting.unlink(missing_ok=True)
@@ -180,16 +185,18 @@ class Scan:
         with DataFile(copy, self._habits) as file:
             yield file
 
-    def _decoded(self, pieces: Sequence[_Piece]) -> list[tuple[Day, pa.RecordBatch]]:
-        """The rows of some pieces as the dataset has them, shared out by day."""
-        shared = []
-        pieces = list(_joined(pieces))
-        for piece, rows in zip(pieces, convert([piece.raw for piece in pieces], self._dataset, self._connection), strict=True):
-            placed = rows.append_column(_ORDER, piece.raw.column(_ORDER))
-            for day, own in piece.by_day.items():
-                whole = len(own) == placed.num_rows
-                shared.append((day, compact(placed) if whole else take(placed, pa.array(own))))
-        return shared
+    def _decoded(self, pieces: Sequence[_Piece]) -> list[tuple[_Piece, pa.RecordBatch]]:
+        """Each piece and its rows as the dataset has them."""
+        return list(zip(pieces, convert([piece.raw for piece in pieces], self._dataset, self._connection), strict=True))
+
+
+def _by_day(decoded: Sequence[tuple[_Piece, pa.RecordBatch]]) -> Iterator[tuple[Day, pa.RecordBatch]]:
+    """The rows of some pieces, each with its place, shared out by day."""
+    for piece, rows in decoded:
+        placed = rows.append_column(_ORDER, piece.raw.column(_ORDER))
+        for day, own in piece.by_day.items():
+            whole = len(own) == placed.num_rows
+            yield day, compact(placed) if whole else take(placed, pa.array(own))
 
 
 def _wanted_rows(raw: pa.RecordBatch, group: _Group, position: int, ordinal: int) -> Iterator[_Piece]:
@@ -242,10 +249,10 @@ def _gathered(pieces: Iterator[_Piece]) -> Iterator[list[_Piece]]:
         yield group
 
 
-def _ahead(rows: Iterator[T]) -> Iterator[T]:
+def _ahead(rows: Iterator[T]) -> Generator[T, None, None]:
     """The same, each made in a thread of its own while the one before it is worked on.
 
-    One thread for all columns: threads of their own for single columns doubled the processor time and halved nothing.
+    One thread for all files and columns: several of them wait for each other more than they win.
     """
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="scan") as reader:
         coming = reader.submit(next, rows, None)
