@@ -11,7 +11,9 @@ from typing import Any
 
 import duckdb
 import pandas  # type: ignore[import-untyped]  # noqa: F401  pyarrow imports it at its first conversion to numpy
+import sqlalchemy.dialects.sqlite  # noqa: F401
 
+import hypaware_pipeline.cache.reader
 import hypaware_pipeline.cache.scan
 import hypaware_pipeline.sinks.encoders.jsonl
 import hypaware_pipeline.sinks.encoders.parquet

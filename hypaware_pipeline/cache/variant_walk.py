@@ -141,8 +141,6 @@ def _children(
 
 def _unsigned(data: npt.NDArray[np.uint8], at: Positions, size: Positions) -> Positions:
     """Little-endian integers of 1 to 4 bytes."""
-    at = np.minimum(at, len(data) - 4)
-    number = np.zeros(len(at), np.int64)
-    for byte in range(4):
-        number |= np.where(size > byte, data[at + byte].astype(np.int64) << (8 * byte), 0)
-    return number
+    words = np.ndarray((len(data) - 3,), "<u4", data, strides=(1,))  # the word that begins at each byte
+    unused = 32 - 8 * size
+    return np.asarray(words[np.minimum(at, len(words) - 1)].astype(np.int64) << unused & 0xFFFFFFFF) >> unused
