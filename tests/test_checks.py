@@ -54,10 +54,22 @@ def test_old_days_that_wait_are_a_warning_until_they_are_exported(installation, 
     (waiting,) = evaluations(instance)
     assert (waiting.passed, waiting.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert waiting.metadata["waiting"].value == ["2026-06-04", "2026-06-05"]
-    assert waiting.description == "2 days before yesterday wait for an export"
+    assert waiting.metadata.keys() == {"waiting", "waiting_days"}, "what nobody can read is not shown"
+    assert waiting.description == "waiting for an export: 2 days (2026-06-04 … 2026-06-05)"
     installation.export()
     tick(installation, instance, cursor)
     assert [each.passed for each in evaluations(instance)] == [False, True]
+
+
+def test_an_evaluation_that_says_less_than_the_verdict_is_put_right(installation, instance):
+    installation.export(["2026-06-04"])
+    tick(installation, instance)
+    (reported,) = evaluations(instance)
+    told = {"asset_key": LOGS, "check_name": "exported", "passed": reported.passed, "severity": reported.severity}
+    instance.report_runless_asset_event(dg.AssetCheckEvaluation(**told, description=reported.description))
+    tick(installation, instance)
+    *_, last = evaluations(instance)
+    assert (len(evaluations(instance)), last.metadata) == (3, reported.metadata)
 
 
 def test_today_and_yesterday_may_wait_for_the_next_tick(installation, instance, cache):
@@ -85,6 +97,7 @@ def test_a_failed_day_is_an_error_that_names_it_and_is_over_with_the_next_export
     (failed,) = evaluations(instance)
     assert (failed.passed, failed.severity) == (False, dg.AssetCheckSeverity.ERROR)
     assert list(failed.metadata["failed"].value) == ["2026-06-05"]
+    assert failed.description == "failed: 2026-06-05"
     obstacle.unlink()
     run(installation, instance, "2026-06-05")
     tick(installation, instance)
@@ -99,6 +112,7 @@ def test_a_source_that_cannot_be_read_is_an_error_that_names_it(installation, in
     (unreadable,) = evaluations(instance)
     assert unreadable.severity is dg.AssetCheckSeverity.ERROR
     assert list(unreadable.metadata["unreadable"].value) == ["b"]
+    assert unreadable.description.endswith("; unreadable: 1 source")
 
 
 def test_refused_rows_are_a_warning_with_their_days(installation, instance, cache):
@@ -110,6 +124,7 @@ def test_refused_rows_are_a_warning_with_their_days(installation, instance, cach
     (parked,) = evaluations(instance)
     assert (parked.passed, parked.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert parked.metadata["parked"].value == {"2026-06-06": 1}
+    assert parked.description == "parked: 1 row"
 
 
 def test_whoever_executes_a_check_gets_the_same_verdict_and_one_left_behind_is_put_right(installation, instance):

@@ -43,6 +43,11 @@ class Outlook:
         )
 
 
+def counted(count: int, what: str) -> str:
+    """`1 day`, `2 days`."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def span(days: Sequence[Day]) -> str:
     """Days as a person reads them; at least one, in order."""
-    return days[0] if len(days) == 1 else f"{len(days)} days ({days[0]} … {days[-1]})"
+    return days[0] if len(days) == 1 else f"{counted(len(days), 'day')} ({days[0]} … {days[-1]})"

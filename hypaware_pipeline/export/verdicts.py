@@ -14,6 +14,7 @@ from typing import Any
 
 from hypaware_pipeline.config import SinkConfig
 from hypaware_pipeline.export.installation import Installation
+from hypaware_pipeline.export.outlook import counted, span
 from hypaware_pipeline.export.survey import DatasetPlan, survey
 from hypaware_pipeline.ledger import Failure, Ledger, ReceiptKey
 from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName, date_of, day_of
@@ -29,7 +30,7 @@ class Verdict:
     Attributes:
         error: Why nothing can be said.
         failed: Due days whose last export failed, with the reason.
-        waiting: Days before yesterday that are due, and have not failed.
+        waiting: Days before yesterday that are due, and have not failed, in order.
         parked: Rows at the sink's account that were refused, by day.
         unreadable: Sources whose rows are missing, with the reason.
     """
@@ -52,8 +53,20 @@ class Verdict:
         """Whether nothing is wrong."""
         return not (self.severe or self.waiting or self.parked)
 
+    def sentence(self) -> str:
+        """What there is to say, in a line. It names dates: a relative one would be read on another day."""
+        if self.error is not None:
+            return self.error
+        said = [
+            f"failed: {span(sorted(self.failed))}" if self.failed else "",
+            f"waiting for an export: {span(self.waiting)}" if self.waiting else "",
+            f"parked: {counted(sum(self.parked.values()), 'row')}" if self.parked else "",
+            f"unreadable: {counted(len(self.unreadable), 'source')}" if self.unreadable else "",
+        ]
+        return "; ".join(filter(None, said)) or "everything that is due was exported"
+
     def to_json(self) -> dict[str, Any]:
-        """What there is to say, for a person."""
+        """What there is to say, in full."""
         said = {
             "error": self.error,
             "failed": _first(self.failed),
