@@ -86,6 +86,13 @@ def test_a_column_that_only_the_tables_of_a_known_dataset_have_is_shown_after_th
     assert next(iter(columns)) == "serviceName"
 
 
+def test_the_type_of_a_sinks_asset_is_named_and_described(cache, home):
+    cache.with_day("2026-06-04")
+    (sink,) = build_definitions(AnInstallation(home, cache.root).installation).get_assets_def(LOGS).op.output_defs
+    assert sink.dagster_type.unique_name == "CacheSlice"
+    assert sink.dagster_type.description.startswith("Days of one dataset of HypAware's cache. It holds no rows")
+
+
 def test_a_sink_is_owned_by_whom_its_config_names(cache, home):
     """An owner that our rules take and Dagster's refuse would cost the whole code location."""
     cache.with_day("2026-06-04")
@@ -141,6 +148,8 @@ def test_a_range_is_one_run_and_every_day_is_materialized_with_its_figures(cache
     metadata = records[0].asset_materialization.metadata
     assert metadata["dagster/uri"].value.startswith("file://")
     assert metadata["receipt"].value[0]["sink"] == "feed"
+    shown_first = ["dagster/partition_row_count", "bytes", "dagster/uri", "seconds", "rows_per_second"]
+    assert list(metadata) == [*shown_first, "parked", "withheld", "undated", "status", "files", "receipt"]
 
 
 def test_one_bad_day_of_a_range_is_failed_and_the_others_are_materialized(cache, home, instance):

@@ -26,6 +26,17 @@ _PRODUCED_ELSEWHERE = (
 )
 
 
+_CACHE_SLICE = dg.PythonObjectDagsterType(
+    CacheSlice,
+    name="CacheSlice",
+    description=(
+        "Days of one dataset of HypAware's cache. It holds no rows: the sink's IO manager reads the days, one after the other, "
+        "while it writes them."
+    ),
+)
+"""What the UI shows as the type of a sink's assets; without it, Dagster would say that it made one from a type hint."""
+
+
 @dataclass(frozen=True, slots=True)
 class SinkAssetTexts:
     """What all assets of a sink say of it.
@@ -76,7 +87,8 @@ def sink_asset(
         warnings.simplefilter("ignore", dg.BetaWarning)
         return dg.asset(
             key=names.sink_key(sink, slug),
-            ins={"rows": dg.AssetIn(key=names.cache_key(slug))},
+            ins={"rows": dg.AssetIn(key=names.cache_key(slug), dagster_type=_CACHE_SLICE)},
+            dagster_type=_CACHE_SLICE,
             io_manager_key=names.io_manager(sink),
             partitions_def=partitions,
             backfill_policy=dg.BackfillPolicy.single_run(),

@@ -19,6 +19,7 @@ import dagster as dg
 from hypaware_pipeline.config.references import Secrets
 from hypaware_pipeline.errors import LedgerError, SinkHalted
 from hypaware_pipeline.export.driver import Exporter
+from hypaware_pipeline.export.outlook import counted
 from hypaware_pipeline.export.plan import partition_of
 from hypaware_pipeline.export.slices import CacheSlice
 from hypaware_pipeline.ledger import Ledger
@@ -128,7 +129,7 @@ class SinkIOManager(dg.ConfigurableIOManager):
 
             exporter: Sink[CacheSlice] = Exporter(sink, ledger, utc_now)
             result = exporter.export_batch(ExportBatch(obj.dataset, tuple(obj.days), obj), ExportOptions(told))
-        done = f"{result.partitions_exported} days, {result.rows} rows, {result.bytes} bytes"
+        done = ", ".join((counted(result.partitions_exported, "day"), counted(result.rows, "row"), f"{result.bytes} bytes"))
         context.log.info(f"{self.sink}/{obj.dataset}: {result.status}; {done}")
         retry = {partition_of(day, Day(self.first_day)) for day in result.retry_partitions}
         failed = {key: outcomes for key, outcomes in by_partition.items() if key in retry}
@@ -162,7 +163,7 @@ class SinkIOManager(dg.ConfigurableIOManager):
 def _log(context: dg.OutputContext, outcome: DayOutcome) -> None:
     text = f"{outcome.sink}/{outcome.dataset} {outcome.day}: {outcome.status}"
     if outcome.receipt is not None:
-        text += f", {outcome.receipt.exported_rows} rows, {outcome.receipt.bytes} bytes"
+        text += f", {counted(outcome.receipt.exported_rows, 'row')}, {outcome.receipt.bytes} bytes"
     if outcome.error is not None:
         context.log.error(f"{text}; {outcome.error}")
     else:
@@ -183,22 +184,26 @@ def _failure(failed: dict[Day, list[DayOutcome]], *, of: int) -> dg.Failure:
     }
     first = min(reasons)
     return dg.Failure(
-        description=f"{len(failed)} of {of} days were not exported; {first}: {reasons[first]}",
+        description=f"{len(failed)} of {counted(of, 'day')} not exported; {first}: {reasons[first]}",
         metadata={"retry_partitions": dg.MetadataValue.json(sorted(failed)), "reasons": dg.MetadataValue.json(reasons)},
         allow_retries=False,
     )
 
 
 def _metadata(sink: ConfiguredSink, outcomes: list[DayOutcome]) -> dict[str, Any]:
-    """What the UI shows and plots of one partition; numbers have one stable key each."""
+    """What the UI shows and plots of one partition, in this order: first what is looked for, last what fills a page.
+
+    Numbers have one stable key each.
+    """
     receipts = [outcome.receipt for outcome in outcomes if outcome.receipt is not None]
     rows = sum(receipt.exported_rows for receipt in receipts)
     seconds = sum(outcome.seconds for outcome in outcomes)
     undated = sum(receipt.exported_rows for receipt in receipts if receipt.day == UNDATED)
     uris = [sink.uri(file.key) for receipt in receipts for file in receipt.files]
-    metadata: dict[str, Any] = {
+    return {
         "dagster/partition_row_count": rows,
         "bytes": sum(receipt.bytes for receipt in receipts),
+        **({"dagster/uri": uris[0].rsplit("/", 1)[0]} if uris else {}),
         "seconds": round(seconds, 3),
         "rows_per_second": round(rows / seconds, 1) if seconds else 0.0,
         "parked": sum(receipt.parked_rows for receipt in receipts),
@@ -208,6 +213,3 @@ def _metadata(sink: ConfiguredSink, outcomes: list[DayOutcome]) -> dict[str, Any
         "files": dg.MetadataValue.json(uris),
         "receipt": dg.MetadataValue.json([receipt.to_json() for receipt in receipts]),
     }
-    if uris:
-        metadata["dagster/uri"] = uris[0].rsplit("/", 1)[0]
-    return metadata
