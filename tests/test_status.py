@@ -1,6 +1,15 @@
 """`status`: what was exported last, what is due, when the next tick is, what failed, what waits."""
 
 import datetime as dt
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +19,7 @@ from hypaware_pipeline.export.status import Status, status_of
 from hypaware_pipeline.model import DatasetName, Day, SinkName
 from tests.builders import CacheBuilder, a_cache, a_log
 from tests.command_line import ACommandLine
+from tests.daemon import ROOT
 from tests.installations import JSONL, PARQUET, AnInstallation, write_config
 
 
@@ -61,7 +71,7 @@ def test_after_an_export_nothing_is_due_and_the_last_day_is_told(run: ACommandLi
     assert logs["last_export"]["at"].endswith("Z")
     assert document["summary"] == "everything that is in the cache's tables is exported"
     cache.with_day("2026-06-05")
-    assert status(run, config)["summary"] == "1 days are due; `hypaware-pipeline export` exports them now"
+    assert status(run, config)["summary"] == "1 day due: run `hypaware-pipeline export`"
 
 
 def test_a_day_that_failed_is_told_with_its_reason_until_it_is_exported(
@@ -76,7 +86,7 @@ def test_a_day_that_failed_is_told_with_its_reason_until_it_is_exported(
     (logs,) = document["sinks"][0]["datasets"]
     assert (logs["failed_days"], logs["last_failure"]["day"]) == (1, "2026-06-05")
     assert "a file stands where a directory is needed" in logs["last_failure"]["reason"]
-    assert document["summary"].startswith("1 days failed; mend what is said above")
+    assert document["summary"].startswith("1 day failed; mend what is said above")
     obstacle.unlink()
     run("export", "--config", str(config))
     (logs,) = status(run, config)["sinks"][0]["datasets"]
@@ -123,7 +133,7 @@ def test_a_source_that_cannot_be_read_is_told(run: ACommandLine, tmp_path: Path,
     config = write_config(tmp_path / "home", cache.root, sinks=feed())
     document = status(run, config)
     assert list(document["sinks"][0]["datasets"][0]["unreadable"]) == ["b"]
-    assert "1 sources cannot be read" in document["summary"]
+    assert "1 source unreadable" in document["summary"]
 
 
 def test_what_waits_in_the_spool_is_told_although_nothing_is_due(run: ACommandLine, tmp_path: Path, cache: CacheBuilder) -> None:
@@ -143,28 +153,88 @@ def test_a_broken_sink_is_told_beside_the_others(run: ACommandLine, tmp_path: Pa
     working, broken = document["sinks"]
     assert (working["sink"], working["errors"]) == ("feed", [])
     assert "/sinks/odd/config/dir" in broken["errors"][0]
-    assert document["summary"].startswith("1 sinks cannot be used; ")
+    assert document["summary"].startswith("1 sink unusable; ")
 
 
 # --- for a person --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_person_reads_a_row_per_sink_and_dataset_and_what_to_do(run: ACommandLine, tmp_path: Path, cache: CacheBuilder) -> None:
+def test_a_person_reads_a_line_per_dataset_and_what_to_do(run: ACommandLine, tmp_path: Path, cache: CacheBuilder) -> None:
     cache.with_day("2026-06-05", dataset="ai_gateway_messages", source="claude")
-    config = write_config(tmp_path / "home", cache.root, sinks=feed(schedule="0 * * * *"))
+    sinks = {**feed(schedule="0 0 1 1 *", datasets=["logs"]), "archive": {**PARQUET, "config": {"dir": "out/archive"}}}
+    config = write_config(tmp_path / "home", cache.root, sinks=sinks)
     code, out, err = run("status", "--config", str(config))
     assert (code, err) == (0, "")
-    heading, *rows = out.splitlines()[:3]
-    assert " ".join(heading.split()) == "sink dataset last export of day oldest due next tick (UTC) days due failed parked rows"
-    assert [row.split()[:5] for row in rows] == [
-        ["feed", "ai_gateway_messages", "never", "-", "2026-06-05"],
-        ["feed", "logs", "never", "-", "2026-06-05"],
+    assert [" ".join(line.split()) for line in out.splitlines()] == [
+        "times in UTC",
+        f"feed next tick {dt.datetime.now(dt.UTC).year + 1}-01-01 00:00",
+        "logs never exported 2 days due from 2026-06-05",
+        "archive no schedule",
+        "ai_gateway_messages never exported 2026-06-05 due",
+        "logs never exported 2 days due from 2026-06-05",
+        "",
+        "5 days due: run `hypaware-pipeline export`",
     ]
-    assert [row.split()[-3:] for row in rows] == [["1", "0", "0"], ["2", "0", "0"]]
-    assert out.splitlines()[-1] == "3 days are due; `hypaware-pipeline export` exports them now"
+    run("export", "feed", "--config", str(config))
+    assert line_of(run("status", "--config", str(config))[1], "logs").endswith("  up to date")
+
+
+def test_what_is_wrong_with_a_dataset_is_said_in_its_line(run: ACommandLine, tmp_path: Path, cache: CacheBuilder) -> None:
+    cache.with_rows("logs", [a_log("2026-06-07", serviceName="torn!")]).with_day("2026-06-05", source="b")
+    files = [path for path in (cache.table_directory() / "data").glob("*.parquet") if b"torn!" in path.read_bytes()]
+    for file in files:
+        file.write_bytes(file.read_bytes().replace(b"torn!", b"torn\xff"))
+    config = write_config(tmp_path / "home", cache.root, sinks=feed())
+    run("export", "--to", "2026-06-07", "--from", "2026-06-06", "--config", str(config))
+    (cache.source_directory("logs", "b") / "cursor.json").write_text("{")
+    (tmp_path / "home/out/feed/logs/day=2026-06-05").write_text("in the way")
     run("export", "--config", str(config))
-    (row,) = [line for line in run("status", "--config", str(config))[1].splitlines() if line.startswith("feed  logs")]
-    assert row.split()[4] == "2026-06-06"
+    said = line_of(run("status", "--config", str(config))[1], "logs")
+    assert said.endswith("  2026-06-05 due, 1 day failed, 1 row parked, 1 source unreadable")
+
+
+def line_of(text: str, dataset: str) -> str:
+    """The line of a dataset of the only sink, or the first."""
+    return next(line.rstrip() for line in text.splitlines() if line.startswith(f"  {dataset} "))
+
+
+def on_a_terminal(columns: int, *arguments: str, home: Path) -> list[str]:
+    """The lines that a command shows on a terminal of that width."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    env = {"HOME": str(home), "TERM": "xterm", "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "hypaware_pipeline.cli", *arguments]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+    os.close(theirs)
+    shown = b""
+    with os.fdopen(ours, "rb", buffering=0) as screen, suppress(OSError):  # Linux says so when the other end is closed
+        while chunk := screen.read(4096):
+            shown += chunk
+    assert process.wait(timeout=60) == 0, shown
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).splitlines()
+
+
+def test_eighty_columns_are_enough_for_a_line_per_dataset(tmp_path: Path, cache: CacheBuilder) -> None:
+    """Nine columns were folded until each line of the table took four."""
+    cache.with_day("2026-06-05", dataset="ai_gateway_messages", source="claude")
+    config = write_config(tmp_path / "home", cache.root, sinks=feed(schedule="0 * * * *"))
+    narrow = on_a_terminal(80, "status", "--config", str(config), home=tmp_path)
+    table = narrow[: narrow.index("")]
+    assert (len(table), max(map(len, table)) <= 80) == (4, True)
+    assert table[3].split() == ["logs", "never", "exported", "2", "days", "due", "from", "2026-06-05"]
+
+
+def test_a_name_that_is_too_long_for_a_terminal_goes_on_below_itself_and_in_a_pipe_it_does_not(
+    run: ACommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "a_dataset_whose_name_takes_more_than_half_of_the_line"
+    cache = a_cache(tmp_path / "cache").with_rows(name, [{"n": 1}])
+    config = write_config(tmp_path / "home", cache.root, sinks=feed(schedule="0 * * * *"))
+    first, *rest = on_a_terminal(80, "status", "--config", str(config), home=tmp_path)[2:4]
+    assert first.split()[1:] == ["never", "exported", "undated", "due"]
+    assert first.split()[0] + "".join(line.strip() for line in rest) == name
+    monkeypatch.setenv("COLUMNS", "80")
+    assert line_of(run("status", "--config", str(config))[1], name).endswith("never exported              undated due")
 
 
 def test_what_a_table_has_no_room_for_follows_it(run: ACommandLine, tmp_path: Path, cache: CacheBuilder) -> None:
@@ -179,8 +249,8 @@ def test_what_a_table_has_no_room_for_follows_it(run: ACommandLine, tmp_path: Pa
     for line in (
         "feed/logs 2026-06-0",
         "feed/logs: source 'b' cannot be read: ",
-        "feed/logs: 1 of the due days lie before the sink's start",
-        "feed/logs: 2026-06-01 lie before the first day; `hypaware-pipeline first-day 2026-06-01` moves it",
+        "feed/logs: before the sink's start: 1 due day; ",
+        "feed/logs: before the first day: 2026-06-01; `hypaware-pipeline first-day 2026-06-01` moves it",
         "spool of logs: ",
     ):
         assert [said for said in out.splitlines() if said.startswith(line)], line

@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from hypaware_pipeline.cli.answer import answer_console, answer_table
 from hypaware_pipeline.errors import ConfigError
 from hypaware_pipeline.export.findings import Finding, Level
 from hypaware_pipeline.export.plan import PlannedDay
@@ -31,7 +32,7 @@ class Report:
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
-        self._out = Console(file=sys.stdout, highlight=False)
+        self._out = answer_console()
         self._err = Console(file=sys.stderr, highlight=False)
         self._totals: dict[tuple[str, str], dict[str, int]] = {}
         self._failures: list[str] = []
@@ -92,7 +93,7 @@ class Report:
 
     def planned(self, days: Sequence[PlannedDay]) -> None:
         """What a dry run would export."""
-        table = Table("sink", "dataset", "day", "rows", "reason", box=None, pad_edge=False)
+        table = answer_table("sink", "dataset", "day", "rows", "reason")
         for entry in days:
             self._document(
                 sink=entry.sink, dataset=entry.dataset, day=entry.day, status="due", rows=entry.rows, reason=str(entry.reason)
@@ -118,7 +119,7 @@ class Report:
         self._say_failures()
 
     def _table(self) -> Table:
-        table = Table("sink", "dataset", box=None, pad_edge=False)
+        table = answer_table("sink", "dataset")
         for heading in ("days", "rows", "size", "parked", "not exported"):
             table.add_column(heading, justify="right")
         for (sink, dataset), totals in self._totals.items():
@@ -147,7 +148,7 @@ class FindingsReport:
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
-        self._out = Console(file=sys.stdout, highlight=False)
+        self._out = answer_console()
         self._counts = dict.fromkeys(Level, 0)
 
     @property

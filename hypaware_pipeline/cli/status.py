@@ -1,22 +1,24 @@
-"""`hypaware-pipeline status`: what was exported last, what is due, when the next tick is, what failed."""
+"""`hypaware-pipeline status`: what was exported last, what is due, when the next tick is, what failed.
+
+Why words and no columns of figures: most of these would be zero. What is not as it should be stands out only where what is says
+nothing.
+"""
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
+from hypaware_pipeline.cli.answer import answer_console, answer_table
 from hypaware_pipeline.config import find_config_path
 from hypaware_pipeline.export.health import waiting_text
 from hypaware_pipeline.export.installation import Installation
-from hypaware_pipeline.export.outlook import span
-from hypaware_pipeline.export.status import DatasetStatus, SinkStatus, Status, status_of
-
-_FIGURES = ("days due", "failed", "parked rows")
+from hypaware_pipeline.export.outlook import counted, span
+from hypaware_pipeline.export.status import DatasetStatus, Status, status_of
 
 
 def status_command(config: Path | None, *, env: Mapping[str, str], as_json: bool) -> None:
@@ -31,32 +33,41 @@ def status_command(config: Path | None, *, env: Mapping[str, str], as_json: bool
     if as_json:
         typer.echo(json.dumps({"config": str(installation.config.path), **status.to_json()}, ensure_ascii=False))
         return
-    console = Console(file=sys.stdout, highlight=False)
+    console = answer_console()
     if status.sinks:
         console.print(_table(status))
-    for line in _lines(status, installation):
+        console.print()
+    lines = list(_lines(status, installation))
+    for line in [*lines, *([""] if lines else []), status.summary()]:
         console.print(line, markup=False, soft_wrap=True)
-    console.print(f"\n{status.summary()}", markup=False, soft_wrap=True)
 
 
 def _table(status: Status) -> Table:
-    table = Table("sink", "dataset", "last export", "of day", "oldest due", "next tick (UTC)", box=None, pad_edge=False)
-    for heading in _FIGURES:
-        table.add_column(heading, justify="right")
+    """A line per sink, and one per dataset of it; where a terminal is too narrow, a cell goes on below itself."""
+    table = answer_table("", "times in UTC", "")
+    table.columns[1].no_wrap = True
     for sink in status.sinks:
+        tick = f"next tick {_minute(sink.next_tick.isoformat())}" if sink.next_tick else "no schedule"
+        table.add_row(Text(sink.name, "bold"), tick)
         for each in sink.datasets:
-            table.add_row(*(escape(cell) for cell in _row(sink, each)))
+            exported = f"exported {_minute(each.last_export.at)}" if each.last_export else "never exported"
+            table.add_row(Padding(Text(each.dataset), (0, 0, 0, 2)), exported, _standing(each))
     return table
 
 
-def _row(sink: SinkStatus, each: DatasetStatus) -> Iterator[str]:
-    yield from (sink.name, each.dataset)
-    yield from (_minute(each.last_export.at), each.last_export.day) if each.last_export else ("never", "-")
-    yield each.oldest_due or "-"
-    yield _minute(sink.next_tick.isoformat()) if sink.next_tick else "no schedule"
-    yield str(len(each.outlook.due))
-    yield str(len(each.verdict.failed))
-    yield str(sum(each.verdict.parked.values()))
+def _standing(each: DatasetStatus) -> Text:
+    """How a dataset stands at a sink, in a few words."""
+    verdict, due = each.verdict, len(each.outlook.due)
+    said = [
+        "unreadable" if verdict.error else "",
+        f"{due} days due from {each.oldest_due}" if due > 1 else "",
+        f"{each.oldest_due} due" if due == 1 else "",
+        f"{counted(len(verdict.failed), 'day')} failed" if verdict.failed else "",
+        f"{counted(sum(verdict.parked.values()), 'row')} parked" if verdict.parked else "",
+        f"{counted(len(verdict.unreadable), 'source')} unreadable" if verdict.unreadable else "",
+    ]
+    text = ", ".join(filter(None, said)) or "up to date"
+    return Text(text, "red" if verdict.severe else "" if verdict.passed else "yellow")
 
 
 def _lines(status: Status, installation: Installation) -> Iterator[str]:
@@ -80,10 +91,10 @@ def _said_of(each: DatasetStatus) -> Iterator[str]:
     for source, reason in sorted(each.verdict.unreadable.items()):
         yield f": source '{source}' cannot be read: {reason}"
     if each.unscheduled:
-        yield f": {each.unscheduled} of the due days lie before the sink's start; its schedule leaves them alone"
+        yield f": before the sink's start: {counted(each.unscheduled, 'due day')}; its schedule asks for none of them"
     if each.outlook.early:
         early = [entry.day for entry in each.outlook.early]
-        yield f": {span(early)} lie before the first day; `hypaware-pipeline first-day {early[0]}` moves it"
+        yield f": before the first day: {span(early)}; `hypaware-pipeline first-day {early[0]}` moves it"
 
 
 def _minute(at: str) -> str:

@@ -16,7 +16,7 @@ from hypaware_pipeline.config.cron import next_firing
 from hypaware_pipeline.errors import ConfigError
 from hypaware_pipeline.export.beginnings import Beginnings, beginnings, begins
 from hypaware_pipeline.export.installation import Installation
-from hypaware_pipeline.export.outlook import Outlook
+from hypaware_pipeline.export.outlook import Outlook, counted
 from hypaware_pipeline.export.survey import survey
 from hypaware_pipeline.export.verdicts import Records, Verdict, verdict_of
 from hypaware_pipeline.ledger import Ledger
@@ -133,16 +133,16 @@ class Status:
         """What there is to do, in a line."""
         every = list(self.datasets())
         wrong = [
-            (len(self.broken), "sinks cannot be used"),
-            (sum(len(each.verdict.failed) for each in every), "days failed"),
-            (sum(each.verdict.error is not None for each in every), "datasets cannot be planned"),
-            (len({(each.dataset, source) for each in every for source in each.verdict.unreadable}), "sources cannot be read"),
+            (len(self.broken), "sink", "unusable"),
+            (sum(len(each.verdict.failed) for each in every), "day", "failed"),
+            (sum(each.verdict.error is not None for each in every), "dataset", "unreadable"),
+            (len({(each.dataset, source) for each in every for source in each.verdict.unreadable}), "source", "unreadable"),
         ]
-        said = [f"{count} {what}" for count, what in wrong if count]
+        said = [f"{counted(count, what)} {how}" for count, what, how in wrong if count]
         said += ["mend what is said above; `hypaware-pipeline check` looks further"] if said else []
         due = sum(len(each.outlook.due) for each in every)
         if due:
-            said.append(f"{due} days are due; `hypaware-pipeline export` exports them now")
+            said.append(f"{counted(due, 'day')} due: run `hypaware-pipeline export`")
         elif not said:
             said.append("everything that is in the cache's tables is exported" if every else "there is nothing to export")
         waiting = [each for each in self.spools if each.bytes]
