@@ -24,7 +24,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 # Bottom up. A room imports itself and the rows above its own in this list; rooms of one row do not know each other.
 LAYERS = [
     {"model", "errors"},
-    {"datasets"},
+    {"datasets", "arrow_types"},
     {"config"},
     {"cache"},
     {"state", "demo"},

@@ -20,22 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hypaware_pipeline.arrow_types import ARROW_TYPES
 from hypaware_pipeline.cache import variant
 from hypaware_pipeline.cache.batches import encoded
 from hypaware_pipeline.cache.halves import attempt
 from hypaware_pipeline.cache.variant_value import js_number
 from hypaware_pipeline.model import PROBLEM_COLUMN, SEQ_COLUMN, TEXT_CHECKED, Column, ColumnType, Dataset
-
-ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
-    ColumnType.STRING: pa.string(),
-    ColumnType.INT32: pa.int32(),
-    ColumnType.INT64: pa.int64(),
-    ColumnType.DOUBLE: pa.float64(),
-    ColumnType.BOOLEAN: pa.bool_(),
-    ColumnType.TIMESTAMP: pa.timestamp("us", "UTC"),
-    ColumnType.JSON: pa.string(),
-}
-"""The plain Arrow type of each column type; STRING and JSON may come dictionary-encoded instead."""
 
 _SEQ = Column(SEQ_COLUMN, ColumnType.INT64)
 

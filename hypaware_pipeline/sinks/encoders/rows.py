@@ -21,19 +21,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hypaware_pipeline.arrow_types import ARROW_TYPES
 from hypaware_pipeline.model import TEXT_CHECKED, Column, ColumnType
 from hypaware_pipeline.plugins.contracts import RefusedRow
 from hypaware_pipeline.sinks.encoders.json_kernels import JsonKernels
 
-_ARROW_TYPES = {
-    ColumnType.STRING: pa.string(),
-    ColumnType.INT32: pa.int32(),
-    ColumnType.INT64: pa.int64(),
-    ColumnType.DOUBLE: pa.float64(),
-    ColumnType.BOOLEAN: pa.bool_(),
-    ColumnType.TIMESTAMP: pa.timestamp("us", "UTC"),
-    ColumnType.JSON: pa.string(),
-}
 _FIRST_MICROSECOND = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z
 _LAST_MICROSECOND = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z
 _OFFSET_BYTES = 4  # what Arrow keeps per string beside its text
@@ -166,7 +158,7 @@ def decoded(array: pa.Array) -> pa.Array:
 
 def arrow_type(column: Column) -> pa.DataType:
     """The Arrow type in which the values of a column travel."""
-    return _ARROW_TYPES[column.type]
+    return ARROW_TYPES[column.type]
 
 
 def _as_declared(array: pa.Array, column: Column) -> pa.Array:
