@@ -70,9 +70,8 @@ def test_a_dry_run_says_what_is_due_and_writes_nothing(run, config, cache):
     cache.with_day("2026-06-05")
     code, out, _ = run("export", "feed", "--dry-run", "--json", "--config", str(config))
     assert code == 0
-    assert documents(out) == [
-        {"sink": "feed", "dataset": "logs", "day": "2026-06-05", "status": "due", "rows": 3, "reason": "new"}
-    ]
+    day = {"sink": "feed", "dataset": "logs", "day": "2026-06-05", "status": "due", "rows": 3}
+    assert documents(out) == [{**day, "bytes": None, "again": False, "cause": "new", "reason": "new"}]
     assert not (config.parent / "out").exists()
 
 

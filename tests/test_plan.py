@@ -15,16 +15,20 @@ def summary(day=DAY, rows=3, fingerprint="f", **changes):
     )
 
 
-def reason(summary, standing=None, *, every=False):
-    (planned,) = plan_days(
+def plan(*summaries, standing=None, every=False):
+    return plan_days(
         sink=SinkName("archive"),
         dataset=DatasetName("logs"),
-        summaries={summary.day: summary},
-        standing={summary.day: standing} if standing else {},
+        summaries={summary.day: summary for summary in summaries},
+        standing=standing or {},
         destination="d",
         now=NOW,
         every=every,
     )
+
+
+def reason(summary, standing=None, *, every=False):
+    (planned,) = plan(summary, standing={summary.day: standing} if standing else {}, every=every)
     return planned.reason
 
 
@@ -87,14 +91,7 @@ def test_a_live_day_that_became_empty_is_due_so_that_its_object_goes():
 
 def test_days_come_oldest_first_and_undated_last():
     days = [UNDATED, Day("2026-06-07"), Day("2026-06-05")]
-    planned = plan_days(
-        sink=SinkName("archive"),
-        dataset=DatasetName("logs"),
-        summaries={day: summary(day=day) for day in days},
-        standing={},
-        destination="d",
-        now=NOW,
-    )
+    planned = plan(*(summary(day=day) for day in days))
     assert [entry.day for entry in planned] == ["2026-06-05", "2026-06-07", UNDATED]
 
 
@@ -115,3 +112,30 @@ def test_the_same_content_of_a_frozen_day_may_be_written_again_to_repair_it():
 
 def test_ranges_are_made_from_any_iterable():
     assert contiguous_ranges(iter([DAY]), [DAY]) == ((DAY, DAY),)
+
+
+def test_drift_and_a_changed_sink_are_told_apart_in_a_word():
+    assert reason(summary(fingerprint="g"), standing()).word == "drift"
+    assert reason(summary(), standing(destination="elsewhere")).word == "stale"
+    assert len({each.word for each in Reason}) == len(Reason)
+
+
+def test_a_day_is_guessed_to_weigh_what_its_rows_weighed_in_its_last_copy_else_in_those_of_other_days():
+    other, copied, emptied = Day("2026-06-06"), Day("2026-06-07"), Day("2026-06-08")
+    known = {
+        copied: Standing(Fingerprint("f"), "d", 10, exported_rows=10, bytes=1_000),
+        emptied: Standing(Fingerprint("f"), "d", 30, exported_rows=30, bytes=7_000),
+    }
+    planned = plan(summary(rows=5), summary(other, 0), summary(copied, 20), summary(emptied, 0), standing=known)
+    assert [(entry.day, entry.bytes, entry.again) for entry in planned] == [
+        (DAY, 5 * 8_000 // 40, False),
+        (other, 0, False),
+        (copied, 2_000, True),
+        (emptied, 0, True),
+    ]
+
+
+def test_what_a_day_will_weigh_is_unknown_where_nothing_was_exported():
+    assert [entry.bytes for entry in plan(summary(rows=5))] == [None]
+    parked = Standing(Fingerprint("f"), "d", 3)
+    assert [entry.bytes for entry in plan(summary(rows=5), standing={DAY: parked})] == [None]

@@ -30,6 +30,9 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", help="Config file; else HYPAWARE_PIPELINE_CONFIG, else <HYP_HOME>/hypaware-pipeline.json."),
 ]
+DatasetOption = Annotated[str, typer.Option(metavar="GLOB", help="Only datasets whose name matches.")]
+FirstOption = Annotated[str | None, typer.Option("--from", metavar="DAY", help="Not before this UTC day.")]
+LastOption = Annotated[str | None, typer.Option("--to", metavar="DAY", help="Not after this UTC day.")]
 
 
 def _say_version(wanted: bool) -> None:
@@ -85,18 +88,36 @@ def check(
 def export(
     sinks: Annotated[list[str] | None, typer.Argument(metavar="SINK", help="Sinks to export to; all when none is named.")] = None,
     config: ConfigOption = None,
-    dataset: Annotated[str, typer.Option(metavar="GLOB", help="Only datasets whose name matches.")] = "*",
-    first: Annotated[str | None, typer.Option("--from", metavar="DAY", help="Not before this UTC day.")] = None,
-    last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Not after this UTC day.")] = None,
+    dataset: DatasetOption = "*",
+    first: FirstOption = None,
+    last: LastOption = None,
     every: Annotated[bool, typer.Option("--all", help="Every day the cache holds, changed or not.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is due and export nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per (sink, dataset, day), a line each.")] = False,
 ) -> None:
     """Export what is due now, through Dagster, recorded in its instance."""
-    from hypaware_pipeline.cli.export import Selection, export_command
+    from hypaware_pipeline.cli.agenda import Selection
+    from hypaware_pipeline.cli.export import export_command
 
     selection = Selection.parse(sinks or [], dataset=dataset, first=first, last=last, every=every)
     raise typer.Exit(export_command(config, selection, env=os.environ, dry_run=dry_run, as_json=as_json))
+
+
+@app.command()
+def plan(
+    sinks: Annotated[list[str] | None, typer.Argument(metavar="SINK", help="Sinks to plan for; all when none is named.")] = None,
+    config: ConfigOption = None,
+    dataset: DatasetOption = "*",
+    first: FirstOption = None,
+    last: LastOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Say what is due, why, and what it comes to; what `export --dry-run` says. Exports nothing."""
+    from hypaware_pipeline.cli.agenda import Selection
+    from hypaware_pipeline.cli.plan import plan_command
+
+    selection = Selection.parse(sinks or [], dataset=dataset, first=first, last=last, every=False)
+    raise typer.Exit(plan_command(config, selection, env=os.environ, as_json=as_json))
 
 
 @app.command()
@@ -129,6 +150,22 @@ def config_validate(config: ConfigOption = None) -> None:
 
     if not validate_command(config, env=os.environ):
         raise typer.Exit(EXIT_BAD_INPUT)
+
+
+ledger_app = typer.Typer(help="The ledger: what was exported.", no_args_is_help=True)
+app.add_typer(ledger_app, name="ledger")
+
+
+@ledger_app.command("rebuild")
+def ledger_rebuild(
+    sinks: Annotated[list[str] | None, typer.Argument(metavar="SINK", help="Sinks to look at; all when none is named.")] = None,
+    config: ConfigOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Record what is found without asking.")] = False,
+) -> None:
+    """Rebuild a lost ledger from the receipts at the destinations, and claim their directories for it."""
+    from hypaware_pipeline.cli.ledger import rebuild_command
+
+    raise typer.Exit(rebuild_command(config, sinks or [], env=os.environ, yes=yes))
 
 
 @app.command("first-day")

@@ -18,7 +18,8 @@ from typing import Any
 import platformdirs
 import typer
 
-from hypaware_pipeline.cli.export import Selection, export_due
+from hypaware_pipeline.cli.agenda import Selection
+from hypaware_pipeline.cli.export import export_due
 from hypaware_pipeline.cli.reporting import Report
 from hypaware_pipeline.errors import BadRequest
 from hypaware_pipeline.export.installation import Installation

@@ -1,7 +1,7 @@
 """What commands say.
 
-To a person, an export says a table, a check a line per finding; to a program, both say JSON documents on stdout: one per (sink,
-dataset, day), or one per finding.
+To a person, an export and a plan say a table, a check a line per finding; to a program, they say JSON documents on stdout: an
+export one per (sink, dataset, day), a check one per finding, a plan one in all.
 
 Why everything else goes to stderr: the documents, and the table, are the answer. Progress, notes and reasons are not.
 """
@@ -20,9 +20,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from hypaware_pipeline.cli.agenda import Agenda
 from hypaware_pipeline.cli.answer import answer_console, answer_table
-from hypaware_pipeline.errors import ConfigError
 from hypaware_pipeline.export.findings import Finding, Level
+from hypaware_pipeline.export.outlook import SinkTotal, counted
 from hypaware_pipeline.export.plan import PlannedDay
 from hypaware_pipeline.model import DatasetName, Day, DayOutcome, SinkName
 
@@ -46,13 +47,12 @@ class Report:
         """Something a person should know that is no failure."""
         self._err.print(f"note: {text}", markup=False, soft_wrap=True)
 
-    def sink_broken(self, name: str, errors: Sequence[ConfigError]) -> None:
-        """A sink that cannot be built."""
-        self._failed(name, None, None, "; ".join(str(error) for error in errors))
-
-    def dataset_failed(self, sink: SinkName, dataset: DatasetName, error: str) -> None:
-        """A dataset of which nothing could be read."""
-        self._failed(sink, dataset, None, error)
+    def beforehand(self, agenda: Agenda) -> None:
+        """What is to be said before anything is done: what a person should know, and what cannot be exported."""
+        for note in agenda.notes:
+            self.note(note)
+        for each in agenda.obstacles:
+            self._failed(each.sink, each.dataset, None, each.error)
 
     def day_failed(self, sink: SinkName, dataset: DatasetName, day: Day, error: str) -> None:
         """A day that no run reached."""
@@ -91,16 +91,18 @@ class Report:
             error=outcome.error,
         )
 
-    def planned(self, days: Sequence[PlannedDay]) -> None:
-        """What a dry run would export."""
-        table = answer_table("sink", "dataset", "day", "rows", "reason")
-        for entry in days:
-            self._document(
-                sink=entry.sink, dataset=entry.dataset, day=entry.day, status="due", rows=entry.rows, reason=str(entry.reason)
-            )
-            table.add_row(escape(entry.sink), escape(entry.dataset), entry.day, str(entry.rows), str(entry.reason))
+    def planned(self, agenda: Agenda) -> None:
+        """What an export would do."""
+        for entry in agenda.due:
+            self._document(**due_document(entry))
         if not self._as_json:
-            self._out.print(table if days else "nothing is due")
+            self._out.print(_due_table(agenda.due) if agenda.due else "nothing is due")
+            for total in agenda.totals:
+                if total.days or total.held:
+                    self._out.print(_total_line(total), soft_wrap=True)
+        for total in agenda.totals:
+            if total.warning:
+                self._err.print(Text(f"warning: {total.warning}", "yellow"), soft_wrap=True)
         self._say_failures()
 
     @contextmanager
@@ -138,6 +140,58 @@ class Report:
     def _document(self, **fields: Any) -> None:
         if self._as_json:
             typer.echo(json.dumps(fields, ensure_ascii=False))
+
+
+_CAUSES = {"new": "green", "drift": "yellow", "stale": "magenta", "unreadable": "bold red", "asked": "cyan"}
+_HELD = {
+    "settling": "waiting until a removal of rows has settled",
+    "kept": "kept at the sink as exported, because the cache no longer holds them whole",
+    "early": "before the first day",
+    "coming": "to come",
+}
+
+
+def due_document(entry: PlannedDay) -> dict[str, Any]:
+    """A day that is due, for a program."""
+    return {
+        "sink": entry.sink,
+        "dataset": entry.dataset,
+        "day": entry.day,
+        "status": "due",
+        "rows": entry.rows,
+        "bytes": entry.bytes,
+        "again": entry.again,
+        "cause": entry.reason.word,
+        "reason": str(entry.reason),
+    }
+
+
+def _due_table(due: Sequence[PlannedDay]) -> Table:
+    table = answer_table("sink", "dataset", "day")
+    for heading in ("rows", "about"):
+        table.add_column(heading, justify="right")
+    table.add_column("reason")
+    for entry in due:
+        size = "?" if entry.bytes is None else decimal(entry.bytes)
+        reason = Text(str(entry.reason), _CAUSES[entry.reason.word])
+        table.add_row(escape(entry.sink), escape(entry.dataset), entry.day, str(entry.rows), size, reason)
+    return table
+
+
+def _total_line(total: SinkTotal) -> Text:
+    """What the days of a sink come to, in a sentence."""
+    line = Text(f"{total.sink}: {counted(total.days, 'day')} due")
+    if total.days:
+        line.append(f", {counted(total.rows, 'row')}, ")
+        known = total.days - total.unknown_days
+        line.append(f"about {decimal(total.bytes)}" if known else "of unknown size")
+        if known and total.unknown_days:
+            line.append(f" and {counted(total.unknown_days, 'day')} of unknown size")
+        line.append(": ")
+        line.append(Text(", ").join(Text(f"{days} {word}", _CAUSES[word]) for word, days in total.causes.items()))
+    for word, days in total.held.items():
+        line.append(f"; {counted(days, 'day')} {_HELD[word]}")
+    return line
 
 
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}

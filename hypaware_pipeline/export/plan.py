@@ -7,7 +7,11 @@ Why a day that lost rows waits: retention takes six commits for one day and move
 shrank is written anew once its table has been left alone for a while; until then it cannot be told from a day being retired.
 
 Why a changed sink makes days due: a receipt speaks of the destination it was written for. Another place, format or codec is
-another copy, and nothing of it exists yet.
+another copy, and nothing of it exists yet. Such days are *stale*; days whose rows changed in the cache *drifted*. The two are
+told apart wherever days are counted, since a person who changed a config by mistake can take back the one and not the other.
+
+Why bytes are guessed from rows: what a day will weigh is known only once it is encoded. The last copy of the day is the best
+guess, then those of the dataset's other days; without either there is none.
 """
 
 import datetime as dt
@@ -19,22 +23,37 @@ from hypaware_pipeline.model import UNDATED, DatasetName, Day, Fingerprint, Part
 
 REMOVAL_SETTLES_AFTER = dt.timedelta(minutes=15)
 """How long a table must have been left alone by deletions before a day that lost rows is written anew. A whole retention pass
-took
-1.4 s when measured; a machine that sleeps in the middle of one takes longer."""
+took 1.4 s when measured; a machine that sleeps in the middle of one takes longer."""
 
 
 class Reason(StrEnum):
     """Why a day is due, or why it is not."""
 
     NEW = "new"
-    CHANGED = "changed since its last export"
-    SINK_CHANGED = "the sink changed"
+    CHANGED = "drift: its rows changed in the cache since its last export"
+    SINK_CHANGED = "stale: the sink's place or settings changed since its last export"
     UNREADABLE = "a source cannot be read"
     ASKED = "asked for"
     SETTLING = "rows were removed a moment ago; the copy at the sink stays until the removal has settled"
     FROZEN = "the cache no longer holds the day whole; the copy at the sink stays as it is"
     UNCHANGED = "unchanged"
 
+    @property
+    def word(self) -> str:
+        """The reason in a word, to count by."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Reason.NEW: "new",
+    Reason.CHANGED: "drift",
+    Reason.SINK_CHANGED: "stale",
+    Reason.UNREADABLE: "unreadable",
+    Reason.ASKED: "asked",
+    Reason.SETTLING: "settling",
+    Reason.FROZEN: "kept",
+    Reason.UNCHANGED: "unchanged",
+}
 
 _DUE = frozenset({Reason.NEW, Reason.CHANGED, Reason.SINK_CHANGED, Reason.UNREADABLE, Reason.ASKED})
 
@@ -43,18 +62,26 @@ _DUE = frozenset({Reason.NEW, Reason.CHANGED, Reason.SINK_CHANGED, Reason.UNREAD
 class Standing:
     """What is known of an exported day: of which content, at which destination, and how many rows it holds there.
 
-    `future_rows` as in `Receipt`.
+    `future_rows`, `exported_rows` and `bytes` as in `Receipt`.
     """
 
     fingerprint: Fingerprint
     destination: str
     rows: int
     future_rows: int = 0
+    exported_rows: int = 0
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedDay:
-    """One day of one (sink, dataset), with what there is to do and why; `unreadable` as in `PartitionSummary`."""
+    """One day of one (sink, dataset), with what there is to do and why.
+
+    Attributes:
+        unreadable: As in `PartitionSummary`.
+        bytes: What its objects will weigh, as far as the last copies tell; None when there are none to tell.
+        again: Whether the day was exported before.
+    """
 
     sink: SinkName
     dataset: DatasetName
@@ -62,6 +89,8 @@ class PlannedDay:
     rows: int
     reason: Reason
     unreadable: Mapping[SourceName, str] = field(default_factory=dict)
+    bytes: int | None = None
+    again: bool = False
 
     @property
     def due(self) -> bool:
@@ -91,11 +120,22 @@ def plan_days(
         every: Whether unchanged days are due as well.
     """
     planned = []
+    of_dataset = sum(each.bytes for each in standing.values()), sum(each.exported_rows for each in standing.values())
     for day in sorted({*summaries, *standing}, key=_order):
-        summary = summaries[day]
-        reason = _judge(summary, standing.get(day), destination, now=now, every=every)
-        planned.append(PlannedDay(sink, dataset, day, summary.rows, reason, summary.unreadable))
+        summary, copy = summaries[day], standing.get(day)
+        reason = _judge(summary, copy, destination, now=now, every=every)
+        size = _guess(summary.rows, (copy.bytes, copy.exported_rows) if copy and copy.exported_rows else of_dataset)
+        again = copy is not None
+        planned.append(PlannedDay(sink, dataset, day, summary.rows, reason, summary.unreadable, size, again))
     return tuple(planned)
+
+
+def _guess(rows: int, like: tuple[int, int]) -> int | None:
+    """What so many rows weigh if they are like these bytes of rows."""
+    size, of_rows = like
+    if rows == 0:
+        return 0
+    return rows * size // of_rows if of_rows else None
 
 
 def _judge(summary: PartitionSummary, standing: Standing | None, destination: str, *, now: dt.datetime, every: bool) -> Reason:

@@ -88,5 +88,6 @@ def _standing(ledger: Ledger, sink: SinkName) -> dict[DatasetName, dict[Day, Sta
     for (dataset, day), key in ledger.fingerprints(sink).items():
         receipt = ledger.receipt(sink, dataset, day) if day == UNDATED else None
         future_rows = receipt.future_rows if receipt is not None else 0
-        found.setdefault(dataset, {})[day] = Standing(key.fingerprint, key.destination, key.rows, future_rows)
+        standing = Standing(key.fingerprint, key.destination, key.rows, future_rows, key.exported_rows, key.bytes)
+        found.setdefault(dataset, {})[day] = standing
     return found
