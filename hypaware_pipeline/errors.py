@@ -153,6 +153,10 @@ class LedgerWriteFailed(LedgerError):
     """The ledger did not take a write: what was exported is not recorded and will be exported again."""
 
 
+class CursorSuperseded(LedgerError):
+    """A compare-and-set lost: what was to be replaced had been replaced by another. Nothing that the call carried landed."""
+
+
 # --- the engine ----------------------------------------------------------------------------------------------------------------
 
 

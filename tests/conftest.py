@@ -3,7 +3,8 @@
 Why the usual run draws the same examples every time: a change must not turn red by luck. New ones are looked for by
 `make test-long`, which prints the seed that repeats it.
 
-Why an instance of Dagster is shared by the tests of a file: making one takes a second, emptying it does not.
+Why an instance of Dagster is shared by the tests of a file: making one takes a second, emptying it does not. A PostgreSQL server,
+which takes as long, is shared by all tests of a process; each makes a database of its own.
 """
 
 import pytest
@@ -29,6 +30,15 @@ def cache(tmp_path):
 def home(tmp_path):
     """Where an installation lives; not made yet."""
     return tmp_path / "home"
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server."""
+    from tests.postgres import APostgres  # its driver, a quarter of a second, and not for tests that do without
+
+    with APostgres() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

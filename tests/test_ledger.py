@@ -1,4 +1,4 @@
-"""The ledger: what it keeps, what it survives, what it says when it cannot."""
+"""The ledger: what it keeps, what it survives, what it says when it cannot. On SQLite and on a PostgreSQL server."""
 
 import datetime as dt
 import random
@@ -9,16 +9,19 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Protocol
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
-from hypaware_pipeline.errors import LedgerError, LedgerUnreadable, LedgerWriteFailed
+from hypaware_pipeline.errors import CursorSuperseded, LedgerError, LedgerUnreadable, LedgerWriteFailed
 from hypaware_pipeline.ledger import Failure, Ledger, PlanMemory, ReceiptKey, schema
+from hypaware_pipeline.ledger.engine import WRITE_LOCK
 from hypaware_pipeline.model import (
     UNDATED,
     DatasetName,
@@ -30,6 +33,7 @@ from hypaware_pipeline.model import (
     SinkName,
     SourceName,
 )
+from tests.postgres import APostgres
 
 ROOT = Path(__file__).resolve().parent.parent
 NOW = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
@@ -60,15 +64,111 @@ def a_receipt(day: str = DAY, *, fingerprint: str = "one", sink: str = ARCHIVE, 
     )
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "c.state" / "ledger.db"
+class ADatabase(Protocol):
+    """What a ledger may lie in, and what another program does there."""
+
+    place: Path | str
+    """As `Ledger.open` takes it."""
+    shown: str
+    """As errors name it."""
+
+    def look(self, query: str) -> list[tuple[Any, ...]]: ...
+
+    def edit(self, statement: str) -> None: ...
+
+    def held(self) -> AbstractContextManager[None]:
+        """Somebody is writing."""
+
+
+@dataclass
+class AFile:
+    place: Path
+
+    @property
+    def shown(self) -> str:
+        return str(self.place)
+
+    def _connect(self) -> closing[sqlite3.Connection]:
+        self.place.parent.mkdir(exist_ok=True)
+        return closing(sqlite3.connect(self.place, isolation_level=None))
+
+    def look(self, query: str) -> list[tuple[Any, ...]]:
+        with self._connect() as connection:
+            return connection.execute(query).fetchall()
+
+    def edit(self, statement: str) -> None:
+        self.look(statement)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        with self._connect() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield
+
+
+@dataclass
+class AServersDatabase:
+    server: APostgres
+    place: str
+
+    @property
+    def shown(self) -> str:
+        return f"postgresql://ada@127.0.0.1:{self.place.rpartition(':')[2]}"
+
+    @property
+    def name(self) -> str:
+        return self.place.rpartition("/")[2]
+
+    def look(self, query: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.place, autocommit=True) as connection:
+            return connection.execute(query.encode()).fetchall()
+
+    def edit(self, statement: str) -> None:
+        with psycopg.connect(self.place, autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        with psycopg.connect(self.place) as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", [WRITE_LOCK])
+            yield
 
 
 @pytest.fixture
-def ledger(path: Path) -> Iterator[Ledger]:
-    with Ledger.open(path, clock=clock, busy_timeout_seconds=0.05) as opened:
-        yield opened
+def file(tmp_path: Path) -> AFile:
+    return AFile(tmp_path / "c.state" / "ledger.db")
+
+
+@pytest.fixture
+def path(file: AFile) -> Path:
+    return file.place
+
+
+@pytest.fixture
+def served(postgres: APostgres) -> AServersDatabase:
+    return AServersDatabase(postgres, postgres.new_database())
+
+
+@pytest.fixture(params=["file", "served"])
+def database(request: pytest.FixtureRequest) -> ADatabase:
+    found: ADatabase = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def ledger(database: ADatabase) -> Iterator[Ledger]:
+    with opened(database.place) as found:
+        yield found
+
+
+def opened(place: Path | str) -> Ledger:
+    """A ledger that is soon tired of waiting for another writer."""
+    return Ledger.open(place, clock=clock, busy_timeout_seconds=0.05)
+
+
+def record(ledger: Ledger, receipt: Receipt) -> None:
+    """Record a receipt in place of whatever stands."""
+    ledger.record(receipt, replaces=ledger.recorded(receipt.sink, receipt.dataset, receipt.day))
 
 
 # --- receipts ------------------------------------------------------------------------------------------------------------------
@@ -89,7 +189,7 @@ def test_a_day_that_was_never_exported_has_no_receipt(ledger: Ledger) -> None:
 def test_a_second_receipt_of_a_day_replaces_the_first_and_touches_no_other(ledger: Ledger) -> None:
     others = [a_receipt("2026-05-30"), a_receipt(UNDATED), a_receipt(dataset='it\'s, "quoted" 日本'), a_receipt(sink="forward")]
     for receipt in [*others, a_receipt(), a_receipt(fingerprint="two")]:
-        ledger.record(receipt)
+        record(ledger, receipt)
     assert ledger.receipts(ARCHIVE, LOGS) == {
         "2026-05-30": others[0],
         "2026-05-31": a_receipt(fingerprint="two"),
@@ -106,9 +206,9 @@ def test_planning_gets_the_figures_of_every_dataset_of_one_sink(ledger: Ledger) 
     assert ledger.fingerprints(ARCHIVE) == {(LOGS, DAY): one, ("traces", DAY): replace(one, fingerprint=Fingerprint("two"))}
 
 
-def test_planning_parses_no_document(ledger: Ledger, path: Path) -> None:
+def test_planning_parses_no_document(ledger: Ledger, database: ADatabase) -> None:
     ledger.record(a_receipt())
-    edit(path, "UPDATE receipts SET document = 'no JSON'")
+    database.edit("UPDATE receipts SET document = 'no JSON'")
     assert len(ledger.fingerprints(ARCHIVE)) == 1
 
 
@@ -117,23 +217,105 @@ def test_a_row_count_beyond_32_bits_is_kept(ledger: Ledger) -> None:
     assert ledger.fingerprints(ARCHIVE)[LOGS, DAY].rows == 2**40
 
 
-def test_what_was_recorded_is_there_when_the_ledger_is_opened_again(path: Path) -> None:
-    with Ledger.open(path, clock=clock) as first:
+def test_what_was_recorded_is_there_when_the_ledger_is_opened_again(database: ADatabase) -> None:
+    with opened(database.place) as first:
         first.record(a_receipt())
-    with Ledger.open(path, clock=clock) as second:
+    with opened(database.place) as second:
         assert second.receipt(ARCHIVE, LOGS, DAY) == a_receipt()
         assert second.id == first.id
+
+
+# --- compare and set ---------------------------------------------------------------------------------------------------------
+
+
+def test_of_two_exports_that_began_alike_the_second_is_refused_and_nothing_of_it_lands(ledger: Ledger) -> None:
+    ledger.record(a_receipt())
+    standing = ledger.recorded(ARCHIVE, LOGS, DAY)
+    ledger.record(a_receipt(fingerprint="first"), replaces=standing)
+    ledger.record_failure(ARCHIVE, LOGS, DAY, "an hour ago")
+    memory = ledger.plan_memory(ARCHIVE)
+    with pytest.raises(CursorSuperseded, match="another export of archive/logs 2026-05-31 was recorded while this one ran"):
+        ledger.record(a_receipt(fingerprint="second"), replaces=standing)
+    assert ledger.receipt(ARCHIVE, LOGS, DAY) == a_receipt(fingerprint="first")
+    assert ledger.fingerprints(ARCHIVE)[LOGS, DAY].fingerprint == "first"
+    assert ledger.failures(ARCHIVE)[LOGS, DAY].reason == "an hour ago"
+    assert ledger.plan_memory(ARCHIVE) == memory
+
+
+def test_who_found_no_receipt_replaces_none(ledger: Ledger) -> None:
+    ledger.record(a_receipt(fingerprint="first"))
+    with pytest.raises(CursorSuperseded):
+        ledger.record(a_receipt(fingerprint="second"))
+    assert ledger.receipt(ARCHIVE, LOGS, DAY) == a_receipt(fingerprint="first")
+
+
+def test_the_same_receipt_recorded_again_is_another_version(ledger: Ledger) -> None:
+    """Two exports of an unchanged day differ in nothing but when they were recorded."""
+    record(ledger, a_receipt())
+    first = ledger.recorded(ARCHIVE, LOGS, DAY)
+    record(ledger, a_receipt())
+    with pytest.raises(CursorSuperseded):
+        ledger.record(a_receipt(), replaces=first)
+
+
+def test_a_receipt_that_vanished_and_came_back_is_another_version(ledger: Ledger, database: ADatabase) -> None:
+    ledger.record(a_receipt())
+    first = ledger.recorded(ARCHIVE, LOGS, DAY)
+    database.edit("DELETE FROM receipts")
+    ledger.record(a_receipt())
+    with pytest.raises(CursorSuperseded):
+        ledger.record(a_receipt(), replaces=first)
+
+
+def test_whether_a_day_still_stands_can_be_asked_before_anything_is_written(ledger: Ledger) -> None:
+    ledger.ensure_standing(ARCHIVE, LOGS, DAY, None)
+    ledger.record(a_receipt())
+    standing = ledger.recorded(ARCHIVE, LOGS, DAY)
+    ledger.ensure_standing(ARCHIVE, LOGS, DAY, standing)
+    ledger.record(a_receipt("2026-05-30"))
+    ledger.record_failure(ARCHIVE, LOGS, DAY, "the disk is full")
+    ledger.ensure_standing(ARCHIVE, LOGS, DAY, standing)
+    record(ledger, a_receipt())
+    for expected in (None, standing):
+        with pytest.raises(CursorSuperseded):
+            ledger.ensure_standing(ARCHIVE, LOGS, DAY, expected)
+
+
+def test_of_many_who_replace_the_same_receipt_at_once_one_wins(database: ADatabase) -> None:
+    with Ledger.open(database.place, clock=clock) as ledger:
+        ledger.record(a_receipt())
+        standing = ledger.recorded(ARCHIVE, LOGS, DAY)
+        gate, lost = threading.Barrier(8), []
+
+        def compete(number: int) -> None:
+            gate.wait()
+            try:
+                ledger.record(a_receipt(fingerprint=str(number)), replaces=standing)
+            except CursorSuperseded:
+                lost.append(str(number))
+
+        in_threads(compete, range(8))
+        assert len(lost) == 7
+        assert ledger.fingerprints(ARCHIVE)[LOGS, DAY].fingerprint not in lost
+
+
+def in_threads(work: Callable[[Any], object], arguments: Iterable[Any]) -> None:
+    threads = [threading.Thread(target=work, args=(argument,)) for argument in arguments]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 # --- beginnings ----------------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_day_is_chosen_once_and_moves_only_by_command(ledger: Ledger, path: Path) -> None:
+def test_the_first_day_is_chosen_once_and_moves_only_by_command(ledger: Ledger, database: ADatabase) -> None:
     assert ledger.first_day() is None
     assert ledger.choose_first_day(Day("2026-01-01"), "config") == "2026-01-01"
     assert ledger.choose_first_day(Day("2025-01-01"), "earliest row") == "2026-01-01"
     assert ledger.first_day() == "2026-01-01"
-    assert look(path, "SELECT day, chosen_at, how FROM first_day") == [("2026-01-01", "2026-06-01T12:00:00.000Z", "config")]
+    assert database.look("SELECT day, chosen_at, how FROM first_day") == [("2026-01-01", "2026-06-01T12:00:00.000Z", "config")]
     ledger.move_first_day(Day("2024-02-29"))
     assert ledger.choose_first_day(Day("2025-01-01"), "earliest row") == "2024-02-29"
 
@@ -154,18 +336,22 @@ def test_a_sink_starts_on_the_day_it_was_first_seen(ledger: Ledger) -> None:
 _RACER = """
 import datetime as dt, sys
 sys.path.insert(0, sys.argv[3])
-from pathlib import Path
-from test_ledger import ARCHIVE, LOGS, a_receipt, clock
+from test_ledger import a_receipt, clock, place_of, record
 from hypaware_pipeline.ledger import Ledger
 print("ready", flush=True)
 sys.stdin.readline()
 number = int(sys.argv[2])
-with Ledger.open(Path(sys.argv[1]), clock=clock) as ledger:
+with Ledger.open(place_of(sys.argv[1]), clock=clock) as ledger:
     day = ledger.choose_first_day(f"2026-01-{number:02}", "racer")
     for repeat in range(10):
-        ledger.record(a_receipt(f"2026-02-{number:02}", fingerprint=str(repeat)))
+        record(ledger, a_receipt(f"2026-02-{number:02}", fingerprint=str(repeat)))
     print(ledger.id, day, flush=True)
 """
+
+
+def place_of(text: str) -> Path | str:
+    """As `Ledger.open` takes it, from a command line."""
+    return text if "://" in text else Path(text)
 
 
 def start(script: str, *arguments: object) -> "subprocess.Popen[str]":
@@ -173,19 +359,20 @@ def start(script: str, *arguments: object) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
 
-def test_processes_that_race_to_make_the_ledger_share_one(path: Path) -> None:
-    racers = [start(_RACER, path, number, Path(__file__).parent) for number in range(1, 6)]
+def test_processes_that_race_to_make_the_ledger_share_one(database: ADatabase) -> None:
+    racers = [start(_RACER, database.place, number, Path(__file__).parent) for number in range(1, 6)]
     for racer in racers:
         assert racer.stdout is not None
         assert racer.stdout.readline() == "ready\n"
     said = {racer.communicate(timeout=60)[0] for racer in release(racers)}
     assert [racer.returncode for racer in racers] == [0] * len(racers)
     assert len(said) == 1
-    with Ledger.open(path, clock=clock) as ledger:
+    with opened(database.place) as ledger:
         assert said == {f"{ledger.id} {ledger.first_day()}\n"}
         standing = {day: key.fingerprint for (_, day), key in ledger.fingerprints(ARCHIVE).items()}
     assert standing == {f"2026-02-{number:02}": "9" for number in range(1, 6)}
-    assert look(path, "PRAGMA journal_mode") == [("wal",)]
+    if isinstance(database, AFile):
+        assert database.look("PRAGMA journal_mode") == [("wal",)]
 
 
 def release(racers: "list[subprocess.Popen[str]]") -> "list[subprocess.Popen[str]]":
@@ -200,46 +387,42 @@ def release(racers: "list[subprocess.Popen[str]]") -> "list[subprocess.Popen[str
 _WRITER = """
 import sys
 sys.path.insert(0, sys.argv[2])
-from pathlib import Path
-from test_ledger import a_receipt, clock
+from test_ledger import a_receipt, clock, place_of, record
 from hypaware_pipeline.ledger import Ledger
-with Ledger.open(Path(sys.argv[1]), clock=clock) as ledger:
+with Ledger.open(place_of(sys.argv[1]), clock=clock) as ledger:
     for number in range(1_000_000):
-        ledger.record(a_receipt(fingerprint=str(number)))
+        record(ledger, a_receipt(fingerprint=str(number)))
         print(number, flush=True)
 """
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_process_killed_while_it_records_leaves_the_old_receipt_or_the_new_one(path: Path, seed: int) -> None:
-    with start(_WRITER, path, Path(__file__).parent) as writer:
+def test_a_process_killed_while_it_records_leaves_the_old_receipt_or_the_new_one(database: ADatabase, seed: int) -> None:
+    with start(_WRITER, database.place, Path(__file__).parent) as writer:
         assert writer.stdout is not None
         said = [writer.stdout.readline() for _ in range(random.Random(seed).randrange(1, 60))]
         writer.kill()
         confirmed = int([*said, *writer.stdout.readlines()][-1])
-    with Ledger.open(path, clock=clock) as ledger:
+    with Ledger.open(database.place, clock=clock) as ledger:  # waits until a server, too, is done with the dead
         receipt = ledger.receipt(ARCHIVE, LOGS, DAY)
         key = ledger.fingerprints(ARCHIVE)[LOGS, DAY]
     assert receipt is not None
     assert receipt.fingerprint == key.fingerprint
     assert int(receipt.fingerprint) - confirmed in (0, 1)
-    assert look(path, "PRAGMA integrity_check") == [("ok",)]
+    if isinstance(database, AFile):
+        assert database.look("PRAGMA integrity_check") == [("ok",)]
 
 
-def test_threads_share_a_ledger(path: Path) -> None:
+def test_threads_share_a_ledger(database: ADatabase) -> None:
     days = [f"2026-03-{number:02}" for number in range(1, 21)]
-    with Ledger.open(path, clock=clock) as ledger:
-        threads = [threading.Thread(target=ledger.record, args=(a_receipt(day),)) for day in days]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with Ledger.open(database.place, clock=clock) as ledger:
+        in_threads(ledger.record, map(a_receipt, days))
         assert sorted(ledger.receipts(ARCHIVE, LOGS)) == days
 
 
-def test_reading_does_not_wait_for_a_writer(ledger: Ledger, path: Path) -> None:
+def test_reading_does_not_wait_for_a_writer(ledger: Ledger, database: ADatabase) -> None:
     ledger.record(a_receipt())
-    with held(path, "BEGIN IMMEDIATE"):
+    with database.held():
         assert ledger.receipt(ARCHIVE, LOGS, DAY) == a_receipt()
         assert len(ledger.fingerprints(ARCHIVE)) == 1
 
@@ -247,45 +430,18 @@ def test_reading_does_not_wait_for_a_writer(ledger: Ledger, path: Path) -> None:
 # --- what can go wrong ---------------------------------------------------------------------------------------------------------
 
 
-def connect(path: Path) -> closing[sqlite3.Connection]:
-    return closing(sqlite3.connect(path, isolation_level=None))
-
-
-class held:  # noqa: N801 - reads as a word where it is used
-    """Another process's open transaction."""
-
-    def __init__(self, path: Path, begin: str) -> None:
-        self._connection = sqlite3.connect(path, isolation_level=None)
-        self._begin = begin
-
-    def __enter__(self) -> None:
-        self._connection.execute(self._begin)
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
-
-
-def look(path: Path, query: str) -> list[tuple[object, ...]]:
-    with connect(path) as connection:
-        return connection.execute(query).fetchall()
-
-
-def edit(path: Path, statement: str) -> None:
-    with connect(path) as connection:
-        connection.execute(statement)
-
-
-def unreadable(path: Path) -> str:
+def unreadable(database: ADatabase) -> str:
     """What opening the ledger says."""
     with pytest.raises(LedgerUnreadable) as caught:
-        Ledger.open(path, clock=clock, busy_timeout_seconds=0.05)
-    assert str(path) in str(caught.value)
+        opened(database.place)
+    assert str(caught.value).startswith(f"ledger {database.shown}: ")
     return str(caught.value)
 
 
-def test_the_ledger_and_its_side_files_are_the_owners_alone(ledger: Ledger, path: Path) -> None:
-    ledger.record(a_receipt())
-    modes = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in path.parent.iterdir()}
+def test_the_ledger_and_its_side_files_are_the_owners_alone(path: Path) -> None:
+    with opened(path) as ledger:
+        ledger.record(a_receipt())
+        modes = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in path.parent.iterdir()}
     assert modes == dict.fromkeys(("ledger.db", "ledger.db-wal", "ledger.db-shm"), 0o600)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
@@ -309,31 +465,31 @@ def test_an_empty_file_becomes_a_ledger(path: Path) -> None:
         assert ledger.first_day() is None
 
 
-def test_a_file_that_is_no_database_is_named_with_the_mend(path: Path) -> None:
+def test_a_file_that_is_no_database_is_named_with_the_mend(file: AFile, path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"{}" * 4096)
-    assert "file is not a database; restore it from a backup, or move it and its -wal and -shm files away" in unreadable(path)
+    assert "file is not a database; restore it from a backup, or move it and its -wal and -shm files away" in unreadable(file)
     assert path.read_bytes() == b"{}" * 4096
 
 
-def test_a_torn_ledger_is_named_with_the_mend(path: Path) -> None:
+def test_a_torn_ledger_is_named_with_the_mend(file: AFile, path: Path) -> None:
     with Ledger.open(path, clock=clock) as ledger:
         for number in range(1, 29):
             ledger.record(a_receipt(f"2026-02-{number:02}"))
-    with path.open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xff" * (path.stat().st_size - 4096))
-    assert "restore it from a backup" in unreadable(path)
+    with path.open("r+b") as torn:
+        torn.seek(4096)
+        torn.write(b"\xff" * (path.stat().st_size - 4096))
+    assert "restore it from a backup" in unreadable(file)
 
 
-def test_a_directory_in_its_place_is_said(path: Path) -> None:
+def test_a_directory_in_its_place_is_said(file: AFile, path: Path) -> None:
     path.mkdir(parents=True)
-    assert "Is a directory; check that it is a file" in unreadable(path)
+    assert "Is a directory; check that it is a file" in unreadable(file)
 
 
-def test_a_file_in_the_place_of_its_directory_is_said(path: Path) -> None:
+def test_a_file_in_the_place_of_its_directory_is_said(file: AFile, path: Path) -> None:
     path.parent.touch()
-    assert "check that it is a file and that this user may write it and its directory" in unreadable(path)
+    assert "check that it is a file and that this user may write it and its directory" in unreadable(file)
 
 
 _OPEN_AS_AN_ORDINARY_USER = """
@@ -369,28 +525,37 @@ def test_a_read_only_place_is_said(mode: int) -> None:
     assert "this user may write it and its directory" in said
 
 
-def test_another_programs_database_is_left_alone(path: Path) -> None:
-    path.parent.mkdir()
-    edit(path, "CREATE TABLE invoices (number INTEGER)")
-    assert "it is a database of something else; name another file" in unreadable(path)
-    assert look(path, "SELECT name FROM sqlite_master") == [("invoices",)]
+def test_another_programs_database_is_left_alone(database: ADatabase) -> None:
+    database.edit("CREATE TABLE invoices (number INTEGER)")
+    assert "it is a database of something else; name another" in unreadable(database)
+    assert tables(database) == {"invoices"}
 
 
-def test_a_newer_versions_ledger_is_left_alone(path: Path) -> None:
-    Ledger.open(path, clock=clock).close()
-    edit(path, "UPDATE meta SET schema_version = 7")
+def tables(database: ADatabase) -> set[str]:
+    """What the database holds."""
+    if isinstance(database, AFile):
+        rows = database.look("SELECT name FROM sqlite_master WHERE type = 'table'")
+    else:
+        rows = database.look("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
+    return {name for (name,) in rows}
+
+
+def test_a_newer_versions_ledger_is_left_alone(database: ADatabase) -> None:
+    opened(database.place).close()
+    database.edit("UPDATE meta SET schema_version = 99")
     known = len(schema._MIGRATIONS)
-    assert f"newer version of hypaware-pipeline (schema 7, this one knows {known}); upgrade hypaware-pipeline" in unreadable(path)
+    said = f"newer version of hypaware-pipeline (schema 99, this one knows {known}); upgrade hypaware-pipeline"
+    assert said in unreadable(database)
 
 
-def test_a_ledger_that_stays_locked_cannot_be_opened(path: Path) -> None:
-    Ledger.open(path, clock=clock).close()
-    with held(path, "BEGIN IMMEDIATE"):
-        assert "database is locked; another process is writing it" in unreadable(path)
+def test_a_ledger_that_stays_locked_cannot_be_opened(database: ADatabase) -> None:
+    opened(database.place).close()
+    with database.held():
+        assert "another process is writing it; end that process or try again" in unreadable(database)
 
 
-def test_a_write_that_never_gets_its_turn_fails_and_says_so(ledger: Ledger, path: Path) -> None:
-    with held(path, "BEGIN IMMEDIATE"):
+def test_a_write_that_never_gets_its_turn_fails_and_says_so(ledger: Ledger, database: ADatabase) -> None:
+    with database.held():
         writes: list[Callable[[], object]] = [
             lambda: ledger.record(a_receipt()),
             lambda: ledger.choose_first_day(DAY, "config"),
@@ -398,30 +563,30 @@ def test_a_write_that_never_gets_its_turn_fails_and_says_so(ledger: Ledger, path
             lambda: ledger.sink_start(ARCHIVE, DAY),
         ]
         for write in writes:
-            with pytest.raises(LedgerWriteFailed, match="database is locked; another process is writing it"):
+            with pytest.raises(LedgerWriteFailed, match="another process is writing it; end that process or try again"):
                 write()
     ledger.record(a_receipt())
     assert ledger.first_day() is None
 
 
-def test_a_damaged_receipt_is_named_and_costs_no_other(ledger: Ledger, path: Path) -> None:
+def test_a_damaged_receipt_is_named_and_costs_no_other(ledger: Ledger, database: ADatabase) -> None:
     ledger.record(a_receipt())
     ledger.record(a_receipt("2026-05-30"))
-    edit(path, f"UPDATE receipts SET document = '{{}}' WHERE day = '{DAY}'")
+    database.edit(f"UPDATE receipts SET document = '{{}}' WHERE day = '{DAY}'")
     with pytest.raises(LedgerUnreadable, match="the receipt of archive/logs on 2026-05-31 is damaged"):
         ledger.receipt(ARCHIVE, LOGS, DAY)
     assert ledger.receipt(ARCHIVE, LOGS, Day("2026-05-30")) is not None
 
 
-def test_a_ledger_whose_tables_vanished_is_unreadable_and_not_empty(ledger: Ledger, path: Path) -> None:
-    edit(path, "DROP TABLE receipts")
+def test_a_ledger_whose_tables_vanished_is_unreadable_and_not_empty(ledger: Ledger, database: ADatabase) -> None:
+    database.edit("DROP TABLE receipts")
     reads: list[Callable[[], object]] = [
         lambda: ledger.receipts(ARCHIVE, LOGS),
         lambda: ledger.receipt(ARCHIVE, LOGS, DAY),
         lambda: ledger.fingerprints(ARCHIVE),
     ]
     for read in reads:
-        with pytest.raises(LedgerUnreadable, match="no such table"):
+        with pytest.raises(LedgerUnreadable, match=r"no such table|does not exist; restore the database"):
             read()
 
 
@@ -453,10 +618,14 @@ def test_a_full_disk_fails_the_write_and_keeps_what_was_recorded(path: Path) -> 
         assert sorted(ledger.receipts(ARCHIVE, LOGS)) == [f"day {kept:05}" for kept in range(int(number))]
 
 
-def test_no_error_shows_a_receipt_or_a_password(ledger: Ledger, path: Path) -> None:
-    edit(path, "CREATE TRIGGER refuse BEFORE INSERT ON receipts BEGIN SELECT RAISE(ABORT, 'refused'); END")
+def test_no_error_shows_a_receipt_or_a_password(ledger: Ledger, database: ADatabase) -> None:
+    """PostgreSQL quotes the whole row that was refused."""
+    if isinstance(database, AFile):
+        database.edit("CREATE TRIGGER refuse BEFORE INSERT ON receipts BEGIN SELECT RAISE(ABORT, 'refused'); END")
+    else:
+        database.edit("ALTER TABLE receipts ADD CONSTRAINT refused CHECK (rows > 4)")
     errors: list[LedgerError] = []
-    with pytest.raises(LedgerWriteFailed) as caught:
+    with pytest.raises(LedgerWriteFailed, match="refused") as caught:
         ledger.record(replace(a_receipt(), destination="s3cr3t"))
     errors.append(caught.value)
     with pytest.raises(LedgerUnreadable) as unknown:
@@ -477,26 +646,54 @@ def _fail_halfway(connection: sa.Connection) -> None:
     connection.execute(sa.text("INSERT INTO nowhere VALUES (1)"))
 
 
-def test_an_older_ledger_is_brought_up_and_keeps_its_id_and_content(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Ledger.open(path, clock=clock) as older:
+def test_an_older_ledger_is_brought_up_and_keeps_its_id_and_content(database: ADatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(database.place) as older:
         older.record(a_receipt())
     known = len(schema._MIGRATIONS)
     monkeypatch.setattr(schema, "_MIGRATIONS", (*schema._MIGRATIONS, _add_a_table))
-    with Ledger.open(path, clock=clock) as newer:
+    with opened(database.place) as newer:
         assert newer.id == older.id
         assert newer.receipt(ARCHIVE, LOGS, DAY) == a_receipt()
-    assert look(path, "SELECT schema_version FROM meta") == [(known + 1,)]
-    Ledger.open(path, clock=clock).close()
+    assert database.look("SELECT schema_version FROM meta") == [(known + 1,)]
+    opened(database.place).close()
 
 
-def test_a_migration_that_fails_leaves_the_older_ledger_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Ledger.open(path, clock=clock).close()
+def test_a_migration_that_fails_leaves_the_older_ledger_whole(database: ADatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(database.place).close()
     with monkeypatch.context() as patch:
         patch.setattr(schema, "_MIGRATIONS", (*schema._MIGRATIONS, _fail_halfway))
-        assert "no such table: nowhere" in unreadable(path)
-    assert look(path, "SELECT schema_version FROM meta") == [(len(schema._MIGRATIONS),)]
-    assert ("younger",) not in look(path, "SELECT name FROM sqlite_master")
-    Ledger.open(path, clock=clock).close()
+        assert "nowhere" in unreadable(database)
+    assert database.look("SELECT schema_version FROM meta") == [(len(schema._MIGRATIONS),)]
+    assert "younger" not in tables(database)
+    opened(database.place).close()
+
+
+@pytest.mark.parametrize("version", range(1, len(schema._MIGRATIONS)))
+def test_the_ledger_of_every_earlier_version_is_brought_up(
+    database: ADatabase, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "_MIGRATIONS", schema._MIGRATIONS[:version])
+        opened(database.place).close()
+    with opened(database.place) as ledger:
+        ledger.record(a_receipt())
+        assert ledger.failures(ARCHIVE) == {}
+        assert ledger.plan_memory(ARCHIVE) == {LOGS: PlanMemory(1, None)}
+
+
+def test_a_receipt_from_before_there_were_versions_can_be_replaced_once(database: ADatabase) -> None:
+    with opened(database.place) as ledger:
+        ledger.record(a_receipt())
+    database.edit("ALTER TABLE receipts DROP COLUMN version")
+    database.edit("DELETE FROM plan_memory")
+    database.edit("UPDATE meta SET schema_version = 3")
+    with opened(database.place) as ledger:
+        standing = ledger.recorded(ARCHIVE, LOGS, DAY)
+        with pytest.raises(CursorSuperseded):
+            ledger.record(a_receipt(fingerprint="two"))
+        ledger.record(a_receipt(fingerprint="two"), replaces=standing)
+        with pytest.raises(CursorSuperseded):
+            ledger.record(a_receipt(fingerprint="three"), replaces=standing)
 
 
 # --- cost ----------------------------------------------------------------------------------------------------------------------
@@ -507,7 +704,7 @@ def test_importing_the_ledger_loads_sqlalchemy_and_nothing_else_of_weight() -> N
     with start(script) as process:
         loaded = set(process.communicate(timeout=60)[0].split())
     assert "sqlalchemy" in loaded
-    assert not loaded & {"dagster", "duckdb", "pandas", "pyarrow", "pydantic", "pyiceberg"}
+    assert not loaded & {"dagster", "duckdb", "pandas", "psycopg", "pyarrow", "pydantic", "pyiceberg"}
 
 
 def test_a_copied_ledger_is_the_same_ledger(path: Path, tmp_path: Path) -> None:
@@ -521,8 +718,8 @@ def test_a_copied_ledger_is_the_same_ledger(path: Path, tmp_path: Path) -> None:
 # --- plans and failures --------------------------------------------------------------------------------------------------------
 
 
-def test_a_failure_is_remembered_until_the_next_receipt_of_its_day(path: Path) -> None:
-    with Ledger.open(path, clock=clock) as ledger:
+def test_a_failure_is_remembered_until_the_next_receipt_of_its_day(database: ADatabase) -> None:
+    with opened(database.place) as ledger:
         ledger.record_failure(ARCHIVE, LOGS, DAY, "the disk is full")
         ledger.record_failure(ARCHIVE, LOGS, DAY, "the disk is still full")
         assert ledger.failures(ARCHIVE) == {(LOGS, DAY): Failure("the disk is still full", schema.timestamp(clock()))}
@@ -530,21 +727,16 @@ def test_a_failure_is_remembered_until_the_next_receipt_of_its_day(path: Path) -
         assert ledger.failures(ARCHIVE) == {}
 
 
-def test_whatever_is_recorded_makes_the_plan_forget(path: Path) -> None:
-    with Ledger.open(path, clock=clock) as ledger:
+def test_a_failure_may_quote_what_is_no_text(ledger: Ledger) -> None:
+    ledger.record_failure(ARCHIVE, LOGS, DAY, "no such file: a\udce9\0b, 日本")
+    assert ledger.failures(ARCHIVE)[LOGS, DAY].reason == "no such file: a\\udce9\\x00b, 日本"
+
+
+def test_whatever_is_recorded_makes_the_plan_forget(database: ADatabase) -> None:
+    with opened(database.place) as ledger:
         ledger.remember_nothing_due(ARCHIVE, LOGS, state="quiet", revision=0)
         assert ledger.plan_memory(ARCHIVE)[LOGS].nothing_due_at == "quiet"
         ledger.record_failure(ARCHIVE, LOGS, DAY, "the disk is full")
         assert ledger.plan_memory(ARCHIVE)[LOGS] == PlanMemory(1, None)
         ledger.record(a_receipt())
         assert ledger.plan_memory(ARCHIVE)[LOGS] == PlanMemory(2, None)
-
-
-def test_the_ledger_of_the_first_version_is_brought_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "_MIGRATIONS", schema._MIGRATIONS[:1])
-        Ledger.open(path, clock=clock).close()
-    with Ledger.open(path, clock=clock) as ledger:
-        ledger.record(a_receipt())
-        assert ledger.failures(ARCHIVE) == {}
-        assert ledger.plan_memory(ARCHIVE) == {LOGS: PlanMemory(1, None)}

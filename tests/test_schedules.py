@@ -360,7 +360,8 @@ def test_whatever_may_make_a_day_due_is_noticed(cache, home, instance, what):
             receipt = ledger.receipt(SinkName("feed"), DatasetName("logs"), Day("2026-06-05"))
             installation.export()
             assert "no day changed" in skipped(installation, instance)
-            ledger.record(receipt)  # a slow export of what the cache held before
+            standing = ledger.recorded(SinkName("feed"), DatasetName("logs"), Day("2026-06-05"))
+            ledger.record(receipt, replaces=standing)  # a slow export of what the cache held before
     elif what == "the next day":
         cache.with_day("2026-06-12")
         assert [outcome.day for outcome in installation.export()] == [UNDATED]
@@ -379,7 +380,8 @@ def test_a_plan_is_not_remembered_if_something_was_recorded_while_it_was_made(ca
     sink, logs = SinkName("feed"), DatasetName("logs")
     with installation.installation.open_ledger() as ledger:
         before = ledger.plan_memory(sink)[logs].revision
-        ledger.record(ledger.receipt(sink, logs, Day("2026-06-04")))
+        standing = ledger.recorded(sink, logs, Day("2026-06-04"))
+        ledger.record(standing.receipt, replaces=standing)
         ledger.remember_nothing_due(sink, logs, state="s", revision=before)
         assert ledger.plan_memory(sink)[logs].nothing_due_at is None
         ledger.remember_nothing_due(sink, logs, state="s", revision=before + 1)

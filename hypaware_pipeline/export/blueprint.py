@@ -4,10 +4,12 @@ Why it is one value that can be written down: a run is started minutes after it 
 find the assets it was asked for there, whatever became of the config file meanwhile. Dagster keeps the text for it.
 
 Why the resolved config is written down and not the file's text: what a file means depends on its place, on the environment and on
-HypAware's own file. No secret is in it: a resolved config holds the names of variables, never their values.
+HypAware's own file. No secret is in it: a resolved config holds the names of variables, never their values, and the ledger's URL
+stands without its password.
 """
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -21,6 +23,7 @@ from hypaware_pipeline.datasets import KNOWN_DATASETS, resolve_dataset
 from hypaware_pipeline.errors import CacheError, ConfigError, ConfigErrorKind
 from hypaware_pipeline.export.beginnings import Beginnings, beginnings
 from hypaware_pipeline.export.installation import Clock, Installation, utc_now
+from hypaware_pipeline.ledger import LedgerPlace
 from hypaware_pipeline.model import Column, Dataset, DatasetName, Day, SinkName
 from hypaware_pipeline.state import StateDirectory
 
@@ -64,6 +67,7 @@ class Blueprint:
             floor_day=config.floor_day,
             retention=config.retention,
             state=self.installation.state.root,
+            ledger=self.installation.ledger.shown,
             first_day=self.beginnings.first_day,
             note=self.beginnings.note,
             sink_starts=dict(self.beginnings.sink_starts),
@@ -73,8 +77,13 @@ class Blueprint:
         return _FORM.dump_json(document).decode()
 
     @classmethod
-    def from_text(cls, text: str, *, clock: Clock = utc_now) -> Self:
+    def from_text(cls, text: str, *, env: Mapping[str, str] = os.environ, clock: Clock = utc_now) -> Self:
         """Read what `to_text` wrote.
+
+        Args:
+            text: What it wrote.
+            env: Where the ledger's password may be.
+            clock: The time.
 
         Raises:
             ValueError: another version of this program wrote it.
@@ -92,7 +101,9 @@ class Blueprint:
             retention=document.retention,
         )
         return cls(
-            installation=Installation(config, StateDirectory(document.state), clock),
+            installation=Installation(
+                config, StateDirectory(document.state), LedgerPlace.remembered(document.ledger, env), clock
+            ),
             beginnings=Beginnings(document.first_day, document.note, document.sink_starts),
             datasets=tuple(resolve_dataset(name, columns) for name, columns in document.columns.items()),
             cache_error=document.cache_error,
@@ -116,6 +127,7 @@ class _Document:
     floor_day: Day
     retention: Retention
     state: Path
+    ledger: str
     first_day: Day
     note: str | None
     sink_starts: dict[SinkName, Day]

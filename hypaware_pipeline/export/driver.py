@@ -12,23 +12,39 @@ recorded; the object of the broken one stays as it is, and the day counts as not
 Why the claim is looked at before a receipt is: what another ledger wrote must be neither replaced nor taken for ours. It is put
 before the first object, so that a day without rows leaves nothing behind.
 
+Why the ledger is asked once more before an object becomes visible: two exports of a day may run at once. The one that was
+overtaken leaves the object of the other in place, pins again and judges the day by what stands now. If it is overtaken between
+that question and its commit, its objects lie where the other's receipt points; exporting the day again puts that right as well.
+
+Why what an attempt wrote is remembered until a receipt names it: the next attempt may have no rows for it, and nobody else
+would remove it.
+
 Why every exception ends at the day: a run covers many days, and a defect that one of them meets must not cost the rest.
 """
 
 import logging
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hypaware_pipeline.errors import BalanceBroken, CacheError, PinLost, PipelineError, SinkHalted, SourceUnreadable
+from hypaware_pipeline.errors import (
+    BalanceBroken,
+    CacheError,
+    CursorSuperseded,
+    PinLost,
+    PipelineError,
+    SinkHalted,
+    SourceUnreadable,
+)
 from hypaware_pipeline.export.parking import RowSieve, name_rows
 from hypaware_pipeline.export.plan import Standing, keep_reason
 from hypaware_pipeline.export.slices import SCAN_MEMORY_BYTES, CacheSlice
-from hypaware_pipeline.ledger import Ledger
+from hypaware_pipeline.ledger import Ledger, Recorded
 from hypaware_pipeline.model import (
     DatasetName,
     Day,
@@ -52,9 +68,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PIN_ATTEMPTS = 5
-"""How often a slice is pinned anew after its generation vanished.
+"""How often in a row a slice is pinned before the next of its days is done.
 
-HypAware keeps a replaced generation for an hour, so one is rare.
+HypAware keeps a replaced generation for an hour, and an export that overtook this one is done with the day; so a second is rare.
 """
 
 HALTS_IN_A_ROW = 2
@@ -63,6 +79,9 @@ belongs). If it halts again, the remaining days are not tried."""
 
 PARKED_IN_RECEIPT = 100
 """How many parked records a receipt names. It counts all of them."""
+
+_Unnamed = defaultdict[Day, set[str]]
+"""Objects that attempts put and no receipt of ours names yet, by day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +108,17 @@ class Exporter:
         """Export the days of a slice, one outcome per day as it is done, never raising for what one day met."""
         claim = self.sink.claim(rows.dataset, self.ledger.id)
         remaining = list(rows.days)
-        lost: CacheError = PinLost(f"dataset '{rows.dataset}' was not read")
-        for _ in range(PIN_ATTEMPTS):
+        unnamed: _Unnamed = defaultdict(set)
+        lost: PipelineError = PinLost(f"dataset '{rows.dataset}' was not read")
+        attempts = PIN_ATTEMPTS
+        while attempts:
+            attempts -= 1
             try:
-                for outcome in self._export_pinned(rows, tuple(remaining), claim):
+                for outcome in self._export_pinned(rows, tuple(remaining), claim, unnamed):
                     remaining.remove(outcome.day)
+                    attempts = PIN_ATTEMPTS
                     yield outcome
-            except PinLost as error:
+            except (PinLost, CursorSuperseded) as error:
                 log.info("pinning %s again: %s", rows.dataset, error)
                 lost = error
             except CacheError as error:
@@ -106,11 +129,13 @@ class Exporter:
         for day in remaining:
             yield self._failed(rows.dataset, day, str(lost), seconds=0.0)
 
-    def _export_pinned(self, rows: CacheSlice, days: Sequence[Day], claim: DatasetClaim) -> Iterator[DayOutcome]:
+    def _export_pinned(
+        self, rows: CacheSlice, days: Sequence[Day], claim: DatasetClaim, unnamed: _Unnamed
+    ) -> Iterator[DayOutcome]:
         pin = rows.pin()
         halts: list[str] = []
         with pin.read(days, spill_dir=rows.spill_dir, memory_bytes=SCAN_MEMORY_BYTES) as reader:
-            opened = _Opened(pin, reader, rows.spill_dir, claim)
+            opened = _Opened(pin, reader, rows.spill_dir, claim, unnamed)
             for day in days:
                 if len(halts) == HALTS_IN_A_ROW:
                     yield self._failed(rows.dataset, day, halts[-1], seconds=0.0)
@@ -119,7 +144,7 @@ class Exporter:
                 try:
                     yield self._export_day(opened, day, started)
                     halts.clear()
-                except PinLost:
+                except (PinLost, CursorSuperseded):
                     raise
                 except SinkHalted as error:
                     halts.append(str(error))
@@ -135,7 +160,8 @@ class Exporter:
     def _export_day(self, opened: "_Opened", day: Day, started: float) -> DayOutcome:
         opened.claim.check()
         summary = opened.pin.summary(day)
-        standing = self._standing(summary)
+        recorded = self.ledger.recorded(self.sink.name, summary.dataset, day)
+        standing = self._standing(summary, recorded)
         if standing is not None and keep_reason(summary, _as_planned(standing), now=self.clock()) is not None:
             return self._outcome(summary, "kept", standing, _unreadable_message(summary), started)
         written: list[ExportedFile] = []
@@ -143,16 +169,18 @@ class Exporter:
         parked = _Parked()
         for source in sorted(summary.rows_by_source):
             try:
-                file = self._export_source(opened, summary, source, parked)
+                file = self._export_source(opened, summary, source, parked, recorded)
             except SourceUnreadable as error:
                 broken[source] = str(error)
                 continue
             if file is not None:
                 written.append(file)
+                opened.unnamed[day].add(file.key)
         if broken:
             summary = opened.pin.without(day, broken)
         status: Literal["partial", "exported"] = "partial" if summary.unreadable else "exported"
-        if summary.rows == 0 and standing is None:
+        left = {*(file.key for file in (standing.files if standing else ())), *opened.unnamed[day]}
+        if summary.rows == 0 and standing is None and not left:
             return self._outcome(summary, status, None, _unreadable_message(summary), started)
         readable = opened.pin.sources - summary.unreadable.keys()
         carried = [file for file in (standing.files if standing else ()) if file.source not in readable]
@@ -173,14 +201,14 @@ class Exporter:
             future_rows=summary.future_rows + _future_rows_among(carried, standing),
         )
         opened.claim.hold()
-        self._confirm(receipt, standing)
+        self._confirm(receipt, recorded, left)
+        del opened.unnamed[day]
         return self._outcome(summary, status, receipt, _unreadable_message(summary), started)
 
-    def _standing(self, summary: PartitionSummary) -> Receipt | None:
+    def _standing(self, summary: PartitionSummary, recorded: Recorded | None) -> Receipt | None:
         """What lies at the destination: the ledger's word when it speaks of this destination, else the receipt found there."""
-        recorded = self.ledger.receipt(self.sink.name, summary.dataset, summary.day)
-        if recorded is not None and recorded.destination == self.sink.destination:
-            return recorded
+        if recorded is not None and recorded.receipt.destination == self.sink.destination:
+            return recorded.receipt
         return self.sink.writer.read_receipt(summary.dataset, summary.day)
 
     def _export_source(
@@ -189,6 +217,7 @@ class Exporter:
         summary: PartitionSummary,
         source: SourceName,
         parked: "_Parked",
+        recorded: Recorded | None,
     ) -> ExportedFile | None:
         expected = summary.rows_by_source[source]
         dataset = opened.pin.dataset
@@ -202,6 +231,7 @@ class Exporter:
                     f"{sieve.rows}, of which {encoded.rows} were encoded, {len(encoded.refused)} refused and {sieve.parked_rows} "
                     "unreadable; the object at the destination was left as it is"
                 )
+            self.ledger.ensure_standing(self.sink.name, summary.dataset, summary.day, recorded)
 
         opened.claim.hold()
         file, refused = self.sink.writer.write_source(
@@ -220,15 +250,15 @@ class Exporter:
             parked.add(len(refused), named)
         return file
 
-    def _confirm(self, receipt: Receipt, standing: Receipt | None) -> None:
-        """Remove what the new receipt no longer names, put the receipt, record it.
+    def _confirm(self, receipt: Receipt, recorded: Recorded | None, left: Collection[str]) -> None:
+        """Remove what the new receipt does not name of what is `left` from before, put the receipt, record it.
 
         A removal that a crash cuts off is repeated, because the day is still due. The receipt is the last object written.
         """
         kept = {file.key for file in receipt.files}
-        self.sink.writer.remove(file.key for file in (standing.files if standing else ()) if file.key not in kept)
+        self.sink.writer.remove(key for key in sorted(left) if key not in kept)
         self.sink.writer.write_receipt(receipt)
-        self.ledger.record(receipt)
+        self.ledger.record(receipt, replaces=recorded)
 
     def _outcome(
         self,
@@ -253,6 +283,7 @@ class _Opened:
     reader: "PinReader"
     spill_dir: Path
     claim: DatasetClaim
+    unnamed: _Unnamed
 
 
 class _Parked:

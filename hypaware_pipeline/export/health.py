@@ -55,10 +55,10 @@ def config_findings(config: Config) -> Iterator[Finding]:
 
 
 def state_findings(installation: Installation) -> Iterator[Finding]:
-    """The state directory and the ledger in it."""
+    """The state directory and the ledger, which may lie elsewhere."""
     try:
         with installation.open_ledger():
-            yield ok("ledger", str(installation.state.ledger))
+            yield ok("ledger", installation.ledger.shown)
     except (StateUnusable, LedgerError) as error:
         yield problem("ledger", str(error))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hypaware_pipeline.config import Config, SinkConfig, load_config
 from hypaware_pipeline.config.references import Secrets
 from hypaware_pipeline.export.slices import CacheSlice
-from hypaware_pipeline.ledger import Ledger
+from hypaware_pipeline.ledger import Ledger, LedgerPlace
 from hypaware_pipeline.model import DatasetName, Day
 from hypaware_pipeline.plugins.registry import BUNDLED, destination_digest
 from hypaware_pipeline.sinks.configured import ConfiguredSink
@@ -32,10 +32,11 @@ def utc_now() -> dt.datetime:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A config file, read, with its state directory."""
+    """A config file, read, with its state directory and the place of its ledger."""
 
     config: Config
     state: StateDirectory
+    ledger: LedgerPlace
     clock: Clock = utc_now
 
     @classmethod
@@ -44,9 +45,10 @@ class Installation:
 
         Raises:
             ConfigErrors: the file as a whole cannot be used.
-            BadRequest: a directory named by the environment is not absolute.
+            BadRequest: a directory named by the environment is not absolute, or its ledger is no PostgreSQL database.
         """
-        return cls(load_config(config_path, env, BUNDLED), state_directory(config_path, env), clock)
+        config, state = load_config(config_path, env, BUNDLED), state_directory(config_path, env)
+        return cls(config, state, LedgerPlace.chosen(env, file=state.ledger), clock)
 
     def cache(self) -> "Cache":
         """The cache, as it is now.
@@ -70,7 +72,7 @@ class Installation:
             LedgerUnreadable: the ledger cannot be opened.
         """
         self.state.ensure()
-        return Ledger.open(self.state.ledger, clock=self.clock)
+        return self.ledger.open(clock=self.clock)
 
 
 def build_sink(sink: SinkConfig, env: Mapping[str, str]) -> ConfiguredSink:

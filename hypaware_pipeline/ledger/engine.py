@@ -3,17 +3,44 @@
 Why WAL and `synchronous=FULL`: readers (the UI, `status`) never wait for a writer, and a commit that returned has reached the
 disk, since the ledger's word is what stops a day from being exported again.
 
-Why a write begins with BEGIN IMMEDIATE: a transaction that reads first and writes later cannot wait for another writer, it fails.
-Taking the write lock at once makes every writer wait its turn, for as long as the busy timeout.
+Why a write begins with BEGIN IMMEDIATE, and on PostgreSQL with an advisory lock: a transaction that reads first and writes later
+must not find in between that another has written. Taking the right to write at once makes every writer wait its turn, for as long
+as the busy timeout; a write takes milliseconds. The lock is PostgreSQL's only one that needs no table, so that it also keeps two
+processes from making the tables at the same time.
+
+Why PostgreSQL's transactions are READ COMMITTED whatever the server's default: what is read after the wait for the lock must be
+what the writer before left.
+
+Why a connection is tried before it is used: a run holds one for hours, and a server that was restarted in between must cost
+nothing.
 """
 
 import os
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
+POSTGRESQL = "postgresql"
+
+WRITE_LOCK = 0x68797061_77617265
+"""PostgreSQL's advisory lock of whoever writes: a number that is nobody else's by chance."""
+
 _WRITE = "ledger_write"  # execution option: this transaction will write
+
+_PATIENCE: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""How long a PostgreSQL server may be silent before it counts as gone: seconds, the last in milliseconds. By default a run would
+wait for two hours for one whose machine died."""
+
+_NAMING = ("host", "hostaddr", "port", "dbname", "user", "service", "options")
+"""What of a URL's query says which database is meant. The rest is not shown: it may hold a password or a key."""
 
 
 def engine_for(url: sa.URL, *, busy_timeout_seconds: float) -> sa.Engine:
@@ -22,10 +49,35 @@ def engine_for(url: sa.URL, *, busy_timeout_seconds: float) -> sa.Engine:
     Raises:
         ImportError: the URL's driver is not installed.
     """
-    engine = sa.create_engine(url, hide_parameters=True)  # parameters are whole receipts: no place for them in an error
-    if engine.dialect.name == "sqlite":
-        _tune_sqlite(engine, busy_timeout_seconds)
+    # Parameters are whole receipts: no place for them in an error.
+    if url.get_backend_name() != POSTGRESQL:
+        engine = sa.create_engine(url, hide_parameters=True)
+        if engine.dialect.name == "sqlite":
+            _tune_sqlite(engine, busy_timeout_seconds)
+        return engine
+    settings = {
+        **_PATIENCE,
+        "application_name": "hypaware-pipeline",
+        "client_encoding": "utf8",
+        "prepare_threshold": None,  # a pooler between us and the server need not know prepared statements
+    }
+    chosen = {key: value for key, value in settings.items() if key not in url.query}
+    engine = sa.create_engine(
+        url, hide_parameters=True, connect_args=chosen, isolation_level="READ COMMITTED", pool_pre_ping=True
+    )
+    _tune_postgresql(engine, busy_timeout_seconds)
     return engine
+
+
+def shown(url: sa.URL) -> str:
+    """The file of a file database, else the URL without anything secret."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    query = {key: value for key, value in url.query.items() if key in _NAMING}
+    plain = sa.URL.create(
+        url.get_backend_name(), username=url.username, host=url.host, port=url.port, database=url.database, query=query
+    )
+    return plain.render_as_string()
 
 
 def make_private_file(path: Path) -> None:
@@ -59,4 +111,16 @@ def _tune_sqlite(engine: sa.Engine, busy_timeout_seconds: float) -> None:
 
     @sa.event.listens_for(engine, "begin")
     def on_begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get(_WRITE) else "BEGIN")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if _writes(connection) else "BEGIN")
+
+
+def _tune_postgresql(engine: sa.Engine, busy_timeout_seconds: float) -> None:
+    @sa.event.listens_for(engine, "begin")
+    def on_begin(connection: sa.Connection) -> None:
+        if _writes(connection):
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = {int(busy_timeout_seconds * 1000)}")
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITE_LOCK})")
+
+
+def _writes(connection: sa.Connection) -> bool:
+    return bool(connection.get_execution_options().get(_WRITE))

@@ -3,8 +3,11 @@
 Why an upsert is an update and, if that met nothing, an insert: it is the form both databases know, and inside one transaction
 that holds the write lock it is one step.
 
-Why an error names the file and the mend but never the statement: its parameters are receipts, and its reader wants to know what
-to do about the disk.
+Why a receipt is replaced only by who names the one that stands: two exports of a day may run at once, on one machine or on two,
+and each judged it by what it found. The one that comes second has judged by what is no longer so.
+
+Why a version is the revision of the plan at which the receipt was recorded: that only ever grows, so that a receipt that was
+removed and recorded again is never taken for the one that was there before.
 """
 
 import datetime as dt
@@ -14,13 +17,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import sqlalchemy as sa
 
-from hypaware_pipeline.errors import LedgerError, LedgerUnreadable, LedgerWriteFailed
+from hypaware_pipeline.errors import CursorSuperseded, LedgerUnreadable, LedgerWriteFailed
 from hypaware_pipeline.ledger import schema
-from hypaware_pipeline.ledger.engine import engine_for, make_private_file, writing
+from hypaware_pipeline.ledger.engine import engine_for, make_private_file, shown, writing
+from hypaware_pipeline.ledger.mends import explain
 from hypaware_pipeline.model import DatasetName, Day, Fingerprint, Receipt, SinkName
 
 Clock = Callable[[], dt.datetime]
@@ -43,6 +47,14 @@ class ReceiptKey:
     parked_rows: int
     bytes: int
     exported_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A receipt as the ledger has it. Whoever replaces it hands this back as what was expected to be replaced."""
+
+    receipt: Receipt
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +88,11 @@ class Ledger:
     def __init__(self, engine: sa.Engine, ledger_id: str, clock: Clock) -> None:
         self.id = ledger_id
         self._engine = engine
+        self._place = shown(engine.url)
         self._clock = clock
 
     @classmethod
-    def open(cls, place: Path | str, *, clock: Clock, busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS) -> Self:
+    def open(cls, place: Path | str | sa.URL, *, clock: Clock, busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS) -> Self:
         """Open a ledger, making or migrating it if need be. Several processes may do so at once.
 
         Args:
@@ -96,12 +109,12 @@ class Ledger:
                 make_private_file(Path(url.database))
             engine = engine_for(url, busy_timeout_seconds=busy_timeout_seconds)
         except _ANYTHING_THE_DATABASE_RAISES as error:
-            _explain(LedgerUnreadable, url, error)
+            explain(LedgerUnreadable, url, error)
         try:
             return cls(engine, _prepared(engine, clock()), clock)
         except _ANYTHING_THE_DATABASE_RAISES as error:
             engine.dispose()
-            _explain(LedgerUnreadable, url, error)
+            explain(LedgerUnreadable, url, error)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -117,9 +130,17 @@ class Ledger:
 
     # --- receipts --------------------------------------------------------------------------------------------------------------
 
-    def record(self, receipt: Receipt) -> None:
-        """Confirm an export: the receipt replaces the one its (sink, dataset, day) had."""
-        key = {"sink": receipt.sink, "dataset": receipt.dataset, "day": receipt.day}
+    def record(self, receipt: Receipt, *, replaces: Recorded | None = None) -> None:
+        """Confirm an export: the receipt replaces the one its (sink, dataset, day) had.
+
+        Args:
+            receipt: What was exported.
+            replaces: What `recorded` gave when the export began; None if it gave None.
+
+        Raises:
+            CursorSuperseded: something else is recorded of the day by now. Nothing was written.
+        """
+        key = _key(receipt.sink, receipt.dataset, receipt.day)
         values = {
             "destination": receipt.destination,
             "fingerprint": receipt.fingerprint,
@@ -131,17 +152,40 @@ class Ledger:
             "document": json.dumps(receipt.to_json(), ensure_ascii=True, separators=(",", ":")),
         }
         with self._writing() as connection:
-            _upsert(connection, schema.receipts, key, values)
+            self._ensure_standing(connection, key, replaces)
+            version = _forget_plan(connection, receipt.sink, receipt.dataset)
+            _upsert(connection, schema.receipts, key, {**values, "version": version})
             connection.execute(schema.failures.delete().where(_matches(schema.failures, key)))
-            _forget_plan(connection, receipt.sink, receipt.dataset)
+
+    def ensure_standing(self, sink: SinkName, dataset: DatasetName, day: Day, expected: Recorded | None) -> None:
+        """See that a day still stands as it was read: cheap, and in time to leave alone what lies at the destination.
+
+        Raises:
+            CursorSuperseded: something else is recorded of the day by now.
+        """
+        with self._reading() as connection:
+            self._ensure_standing(connection, _key(sink, dataset, day), expected)
+
+    def _ensure_standing(self, connection: sa.Connection, key: dict[str, Any], expected: Recorded | None) -> None:
+        query = sa.select(schema.receipts.c.version).where(_matches(schema.receipts, key))
+        if connection.execute(query).scalar() != (None if expected is None else expected.version):
+            raise CursorSuperseded(
+                f"ledger {self._place}: another export of {key['sink']}/{key['dataset']} {key['day']} was recorded while this "
+                "one ran; nothing of this one was recorded. Let one of the two end, then export the day again"
+            )
+
+    def recorded(self, sink: SinkName, dataset: DatasetName, day: Day) -> Recorded | None:
+        """The last receipt of one day, to be replaced; None when it was never exported."""
+        return self._recorded(sink, dataset, schema.receipts.c.day == day).get(day)
 
     def receipt(self, sink: SinkName, dataset: DatasetName, day: Day) -> Receipt | None:
         """The last receipt of one day; None when it was never exported."""
-        return self._receipts(sink, dataset, schema.receipts.c.day == day).get(day)
+        found = self.recorded(sink, dataset, day)
+        return None if found is None else found.receipt
 
     def receipts(self, sink: SinkName, dataset: DatasetName) -> Mapping[Day, Receipt]:
         """The last receipt of every exported day of one (sink, dataset)."""
-        return self._receipts(sink, dataset, sa.true())
+        return {day: found.receipt for day, found in self._recorded(sink, dataset, sa.true()).items()}
 
     def fingerprints(self, sink: SinkName) -> Mapping[tuple[DatasetName, Day], ReceiptKey]:
         """What of each exported day of a sink planning needs."""
@@ -151,29 +195,30 @@ class Ledger:
             rows = connection.execute(sa.select(c.dataset, c.day, *figures).where(c.sink == sink)).all()
         return {(DatasetName(dataset), Day(day)): ReceiptKey(*rest) for dataset, day, *rest in rows}
 
-    def _receipts(self, sink: SinkName, dataset: DatasetName, which: sa.ColumnElement[bool]) -> dict[Day, Receipt]:
+    def _recorded(self, sink: SinkName, dataset: DatasetName, which: sa.ColumnElement[bool]) -> dict[Day, Recorded]:
         c = schema.receipts.c
-        query = sa.select(c.day, c.document).where(c.sink == sink, c.dataset == dataset, which).order_by(c.day)
+        query = sa.select(c.day, c.document, c.version).where(c.sink == sink, c.dataset == dataset, which).order_by(c.day)
         with self._reading() as connection:
             rows = connection.execute(query).all()
-        return {Day(day): self._parse(document, f"{sink}/{dataset} on {day}") for day, document in rows}
+        return {
+            Day(day): Recorded(self._parse(document, f"{sink}/{dataset} on {day}"), version) for day, document, version in rows
+        }
 
     def _parse(self, document: str, of_what: str) -> Receipt:
         try:
             return Receipt.from_json(json.loads(document))
         except (KeyError, TypeError, ValueError) as error:
-            place = _name(self._engine.url)
             raise LedgerUnreadable(
-                f"ledger {place}: the receipt of {of_what} is damaged ({error!r}); restore the ledger from a backup"
+                f"ledger {self._place}: the receipt of {of_what} is damaged ({error!r}); restore the ledger from a backup"
             ) from error
 
     # --- failures --------------------------------------------------------------------------------------------------------------
 
     def record_failure(self, sink: SinkName, dataset: DatasetName, day: Day, reason: str) -> None:
         """Remember that the last export of a day failed; the next receipt of it forgets that."""
-        key = {"sink": sink, "dataset": dataset, "day": day}
+        values = {"reason": _storable(reason), "failed_at": self._now()}
         with self._writing() as connection:
-            _upsert(connection, schema.failures, key, {"reason": reason, "failed_at": self._now()})
+            _upsert(connection, schema.failures, _key(sink, dataset, day), values)
             _forget_plan(connection, sink, dataset)
 
     def failures(self, sink: SinkName) -> Mapping[tuple[DatasetName, Day], Failure]:
@@ -255,7 +300,7 @@ class Ledger:
             with self._engine.begin() as connection:
                 yield connection
         except sa.exc.SQLAlchemyError as error:
-            _explain(LedgerUnreadable, self._engine.url, error)
+            explain(LedgerUnreadable, self._engine.url, error)
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
@@ -263,12 +308,21 @@ class Ledger:
             with writing(self._engine).begin() as connection:
                 yield connection
         except sa.exc.SQLAlchemyError as error:
-            _explain(LedgerWriteFailed, self._engine.url, error)
+            explain(LedgerWriteFailed, self._engine.url, error)
 
 
 def _prepared(engine: sa.Engine, now: dt.datetime) -> str:
     with writing(engine).begin() as connection:
         return schema.prepare(connection, now)
+
+
+def _key(sink: SinkName, dataset: DatasetName, day: Day) -> dict[str, Any]:
+    return {"sink": sink, "dataset": dataset, "day": day}
+
+
+def _storable(text: str) -> str:
+    """What a failure says may name a file whose name is no Unicode; no database takes that, nor PostgreSQL a NUL."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _matches(table: sa.Table, key: Mapping[str, Any]) -> sa.ColumnElement[bool]:
@@ -281,39 +335,9 @@ def _upsert(connection: sa.Connection, table: sa.Table, key: dict[str, Any], val
         connection.execute(table.insert().values(**key, **values))
 
 
-def _forget_plan(connection: sa.Connection, sink: SinkName, dataset: DatasetName) -> None:
+def _forget_plan(connection: sa.Connection, sink: SinkName, dataset: DatasetName) -> int:
+    """What the plan found is no longer so; returns the revision that begins with it."""
     table, key = schema.plan_memory, {"sink": sink, "dataset": dataset}
-    values = {"revision": table.c.revision + 1, "nothing_due_at": None}
-    if connection.execute(table.update().where(_matches(table, key)).values(**values)).rowcount == 0:
-        connection.execute(table.insert().values(**key, revision=1))
-
-
-# --- what went wrong -----------------------------------------------------------------------------------------------------------
-
-_START_AGAIN = "restore it from a backup, or move it and its -wal and -shm files away: every day then counts as not exported"
-_CHECK_ACCESS = "check that it is a file and that this user may write it and its directory"
-
-_REMEDIES = (
-    ("database is locked", "another process is writing it; end that process or try again"),
-    ("not a database", _START_AGAIN),
-    ("malformed", _START_AGAIN),
-    ("disk is full", "free some space"),
-    ("disk I/O error", "look at the disk and the space on it"),
-    ("readonly", _CHECK_ACCESS),
-    ("unable to open", _CHECK_ACCESS),
-)
-"""What SQLite says, as a fragment of its message, and what to do about it."""
-
-
-def _explain(kind: type[LedgerError], url: sa.URL, error: Exception) -> NoReturn:
-    """Raise `kind` with the database's own words, the place and the mend."""
-    cause = str(getattr(error, "orig", None) or error)
-    remedy = next((mend for fragment, mend in _REMEDIES if fragment in cause), None)
-    if isinstance(error, OSError):
-        cause, remedy = str(error.strerror), _CHECK_ACCESS
-    raise kind(f"ledger {_name(url)}: {cause}" + (f"; {remedy}" if remedy else "")) from error
-
-
-def _name(url: sa.URL) -> str:
-    """The file of a file database, else its URL without the password."""
-    return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+    revision = connection.execute(sa.select(table.c.revision).where(_matches(table, key))).scalar() or 0
+    _upsert(connection, table, key, {"revision": revision + 1, "nothing_due_at": None})
+    return int(revision + 1)

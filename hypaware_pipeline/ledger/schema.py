@@ -40,8 +40,10 @@ receipts = sa.Table(
     sa.Column("bytes", sa.BigInteger, nullable=False),
     sa.Column("exported_at", sa.String(24), nullable=False),
     sa.Column("document", sa.Text, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False, server_default="0"),
 )
-"""The last receipt of each (sink, dataset, day)."""
+"""The last receipt of each (sink, dataset, day). `version` is what its successor has to name: the revision of `plan_memory` that
+began with it, 0 for one recorded before there were versions."""
 
 first_day = sa.Table(
     "first_day",
@@ -129,7 +131,7 @@ def _stored_meta(connection: sa.Connection) -> sa.Row[int, str] | None:
         if stored is not None:
             return stored
     if tables:
-        raise NotALedgerError("it is a database of something else; name another file")
+        raise NotALedgerError("it is a database of something else; name another")
     return None
 
 
@@ -145,5 +147,15 @@ def _create_failures(connection: sa.Connection) -> None:
     metadata.create_all(connection, tables=[failures], checkfirst=False)
 
 
-_MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_create_first_tables, _create_plan_memory, _create_failures)
+def _add_versions(connection: sa.Connection) -> None:
+    if "version" not in {column["name"] for column in sa.inspect(connection).get_columns(receipts.name)}:  # made a moment ago
+        connection.execute(sa.text("ALTER TABLE receipts ADD COLUMN version BIGINT DEFAULT 0 NOT NULL"))
+
+
+_MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
+    _create_first_tables,
+    _create_plan_memory,
+    _create_failures,
+    _add_versions,
+)
 """Step n brings schema n to n+1. Append only: a ledger in use has run the earlier ones."""

@@ -68,9 +68,9 @@ def build_definitions(
             raise
         return broken_definitions(error, names)
     try:
-        blueprint = Blueprint.from_text(text)
+        blueprint = Blueprint.from_text(text, env=env)
     except ValueError:  # a run that an older version of this program queued
-        blueprint = Blueprint.from_text(draw())
+        blueprint = Blueprint.from_text(draw(), env=env)
     problems = blueprint.installation.config.problems
     if problems and _VALIDATING in env:
         raise ConfigErrors(str(blueprint.installation.config.path), list(problems))
@@ -220,7 +220,7 @@ def _sink_io_manager(plan: _Plan, sink: SinkConfig) -> SinkIOManager:
         sink=sink.name,
         prefix=sink.prefix,
         destination=destination_digest(sink),
-        ledger=str(plan.blueprint.installation.state.ledger),
+        ledger=plan.blueprint.installation.ledger.shown,
         first_day=plan.first_day,
         takeover=sink.takeover,
         encoder=EncoderResource(plugin=encoder, settings=dict(encoder_settings)),

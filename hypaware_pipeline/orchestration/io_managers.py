@@ -22,7 +22,7 @@ from hypaware_pipeline.export.driver import Exporter
 from hypaware_pipeline.export.outlook import counted
 from hypaware_pipeline.export.plan import partition_of
 from hypaware_pipeline.export.slices import CacheSlice
-from hypaware_pipeline.ledger import Ledger
+from hypaware_pipeline.ledger import Ledger, LedgerPlace
 from hypaware_pipeline.model import UNDATED, DatasetName, Day, DayOutcome, ExportBatch, ExportOptions, SinkName
 from hypaware_pipeline.orchestration.partitions import days_of
 from hypaware_pipeline.orchestration.resources import BlobStoreResource, EncoderResource, TableFormatResource
@@ -80,7 +80,7 @@ class SinkIOManager(dg.ConfigurableIOManager):
         sink: The sink's name as configured.
         prefix: Under which its objects lie in the store.
         destination: Digest of everything that shapes its objects.
-        ledger: Where receipts are recorded.
+        ledger: Where receipts are recorded: a file, or a URL without its password.
         first_day: The first partition, which also stands for undated rows.
         takeover: Whether to go on where somebody else wrote.
     """
@@ -110,13 +110,13 @@ class SinkIOManager(dg.ConfigurableIOManager):
         try:
             sink = self._sink(os.environ)
         except SinkHalted as error:
-            with Ledger.open(Path(self.ledger), clock=utc_now) as ledger:
+            with self._ledger(os.environ) as ledger:
                 for day in obj.days:
                     _remember_failure(ledger, SinkName(self.sink), obj.dataset, day, str(error))
             keys = dg.MetadataValue.json(sorted(context.asset_partition_keys))
             raise dg.Failure(str(error), metadata={"retry_partitions": keys}, allow_retries=False) from None
         by_partition: dict[Day, list[DayOutcome]] = {}
-        with Ledger.open(Path(self.ledger), clock=utc_now) as ledger:
+        with self._ledger(os.environ) as ledger:
 
             def told(outcome: DayOutcome) -> None:
                 if outcome.day == UNDATED and outcome.done and outcome.receipt is None:
@@ -144,6 +144,10 @@ class SinkIOManager(dg.ConfigurableIOManager):
                 event = dg.AssetMaterialization(context.asset_key, partition=key, metadata=_metadata(sink, outcomes))
                 context.log_event(event)
         raise _failure(failed, of=len(by_partition))
+
+    def _ledger(self, env: Mapping[str, str]) -> Ledger:
+        """The ledger, its password looked up now."""
+        return LedgerPlace.remembered(self.ledger, env).open(clock=utc_now)
 
     def _sink(self, env: Mapping[str, str]) -> ConfiguredSink:
         """The sink, its variables looked up now: nothing of them was in any definition."""
