@@ -14,7 +14,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tests.daemon import PATIENCE_SECONDS, ROOT, wait_for
+from tests.daemon import ROOT
+from tests.waiting import PATIENCE_SECONDS, wait_for
 
 SIZE = {"width": 1536, "height": 960}
 """Pixels of the window, and so of every picture."""

@@ -10,32 +10,17 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import dagster as dg
 import httpx
 
+from tests.waiting import wait_for
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGED = ROOT / "hypaware_pipeline" / "data"
-PATIENCE_SECONDS = 180.0
-
-T = TypeVar("T")
-
-
-def wait_for(what: str, look: Callable[[], T | None], *, seconds: float = PATIENCE_SECONDS) -> T:
-    """Look until there is something to see."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = look()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {seconds:.0f} s in vain: {what}")
-        time.sleep(0.25)
 
 
 class ADagster:

@@ -4,6 +4,7 @@ import datetime as dt
 import gzip
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypaware_pipeline.export.driver import Exporter
 from hypaware_pipeline.export.installation import Installation, build_sink
 from hypaware_pipeline.export.plan import PlannedDay
 from hypaware_pipeline.export.survey import survey
+from hypaware_pipeline.ledger import LEDGER_URL_VARIABLE
 from hypaware_pipeline.model import DatasetName, Day, DayOutcome, SinkName
 
 NOW = dt.datetime(2026, 6, 10, 12, tzinfo=dt.UTC)
@@ -34,11 +36,11 @@ def write_config(home: Path, cache: Path, *, sinks: dict[str, Any] | None = None
 class AnInstallation:
     """Plans and exports at a time of its own."""
 
-    def __init__(self, home: Path, cache: Path, *, now: dt.datetime = NOW, **config: Any) -> None:
+    def __init__(self, home: Path, cache: Path, *, now: dt.datetime = NOW, ledger_url: str | None = None, **config: Any) -> None:
         self.home = home
         self.now = now
         path = write_config(home, cache, **config)
-        self.env = {"HOME": str(home)}
+        self.env = {"HOME": str(home), **({LEDGER_URL_VARIABLE: ledger_url} if ledger_url else {})}
         self.installation = Installation.load(path, self.env, clock=lambda: self.now)
 
     def plan(self, *, sink: str = "feed", dataset: str = "logs", every: bool = False) -> list[PlannedDay]:
@@ -53,12 +55,19 @@ class AnInstallation:
         """The days that are due."""
         return [entry.day for entry in self.plan(**which) if entry.due]
 
-    def export(self, days: list[str] | None = None, *, sink: str = "feed", dataset: str = "logs") -> list[DayOutcome]:
-        """Export the given days, or those that are due."""
+    def export(
+        self,
+        days: list[str] | None = None,
+        *,
+        sink: str = "feed",
+        dataset: str = "logs",
+        clock: Callable[[], dt.datetime] | None = None,
+    ) -> list[DayOutcome]:
+        """Export the given days, or those that are due. `clock` is asked by the exporter, and may do something meanwhile."""
         wanted = [Day(day) for day in (self.due(sink=sink, dataset=dataset) if days is None else days)]
         blob_sink = build_sink(self.installation.config.sinks[SinkName(sink)], self.env)
         with self.installation.open_ledger() as ledger:
-            exporter = Exporter(blob_sink, ledger, self.installation.clock)
+            exporter = Exporter(blob_sink, ledger, clock or self.installation.clock)
             return list(exporter.export(self.installation.slice(DatasetName(dataset), wanted)))
 
     def out(self, sink: str = "feed") -> Path:

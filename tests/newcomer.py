@@ -23,7 +23,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.daemon import ROOT, wait_for
+from tests.daemon import ROOT
+from tests.waiting import wait_for
 
 HANGS_AFTER = 900
 """Seconds, after which a command that was to end is given up."""

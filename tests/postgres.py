@@ -16,12 +16,13 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
 import psycopg
+
+from tests.waiting import wait_for
 
 SECRET = "p@ss/w:rd% 1"
 """The user's password; all of it has to be written otherwise in a URL."""
@@ -73,19 +74,17 @@ class APostgres:
         with (self._run / "log").open("ab") as log:
             command = [self._programs / "postgres", "-D", self._run / "data", *settings]
             self._server = subprocess.Popen(command, stderr=log, start_new_session=True, **self._servant())
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while True:
-            try:
-                return self.execute("SELECT 1")
-            except psycopg.OperationalError:
-                if time.monotonic() > deadline or self._server.poll() is not None:
-                    raise AssertionError((self._run / "log").read_text()) from None
-                time.sleep(0.02)
+        wait_for("the server", self._answers, every=0.02)
 
     def stop(self) -> None:
         """End it, and every connection with it."""
         self._server.send_signal(signal.SIGINT)
         self._server.wait(_PATIENCE_SECONDS)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it was not stopped."""
+        return self._server.poll() is None
 
     def new_database(self) -> str:
         """An empty database; returns its URL, with a password."""
@@ -103,9 +102,22 @@ class APostgres:
         with self.connect(database) as connection:
             connection.execute(statement)
 
+    def look(self, query: bytes, *, database: str) -> list[tuple[Any, ...]]:
+        """As the server's own user."""
+        with self.connect(database) as connection:
+            return connection.execute(query).fetchall()
+
     def connect(self, database: str) -> "psycopg.Connection[tuple[Any, ...]]":
         """As the server's own user; every statement is a transaction."""
         return psycopg.connect(host=str(self._run), port=self._port, user="server", dbname=database, autocommit=True)
+
+    def _answers(self) -> bool:
+        assert self._server.poll() is None, (self._run / "log").read_text()
+        try:
+            self.execute("SELECT 1")
+        except psycopg.OperationalError:
+            return False
+        return True
 
     def _servant(self) -> dict[str, Any]:
         """How to run its programs, and in which environment."""

@@ -13,8 +13,9 @@ import dagster as dg
 import pytest
 
 from tests.builders import a_cache
-from tests.daemon import ADagster, wait_for
+from tests.daemon import ADagster
 from tests.installations import JSONL, AnInstallation
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("daemon")]
 

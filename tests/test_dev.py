@@ -13,8 +13,8 @@ import urllib.request
 import pytest
 
 from tests.builders import a_cache
-from tests.daemon import PATIENCE_SECONDS
 from tests.installations import write_config
+from tests.waiting import PATIENCE_SECONDS
 
 ASSETS = """
 { workspaceOrError { ... on Workspace { locationEntries { name locationOrLoadError {

@@ -1,5 +1,6 @@
 import datetime as dt
 import gzip
+import hashlib
 import json
 import shutil
 
@@ -7,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from hypaware_pipeline.export.driver import Exporter
+from hypaware_pipeline.export.driver import PIN_ATTEMPTS, Exporter
 from hypaware_pipeline.export.installation import build_sink
 from hypaware_pipeline.export.plan import Reason
 from hypaware_pipeline.model import DatasetName, Day, ExportBatch, ExportOptions, SinkName
@@ -364,3 +365,96 @@ def test_a_batch_is_answered_with_its_counts_and_what_is_left_to_do(cache, home)
     assert (result.status, result.partitions_exported, list(result.retry_partitions)) == ("partial", 1, ["2026-06-05"])
     assert "day=2026-06-05" in result.retry_partitions["2026-06-05"]
     assert ask("2026-06-05").status == "failed"
+
+
+# --- two exports of a day at once ----------------------------------------------------------------------------------------------
+
+
+class ARival:
+    """Something that happens while an export runs: as a clock, it is asked for the time when a day is judged, if the day was
+    exported before, and when its objects are written and its receipt is made."""
+
+    def __init__(self, installation, *acts):
+        self._installation = installation
+        self._acts = list(acts)
+
+    def __call__(self):
+        if self._acts:
+            self._acts.pop(0)()
+        return self._installation.now
+
+
+def as_recorded(installation, day="2026-06-05"):
+    """The objects of a day, which must be those of the receipt, at the destination and in the ledger alike."""
+    with installation.installation.open_ledger() as ledger:
+        recorded = ledger.receipt(SinkName("feed"), DatasetName("logs"), Day(day))
+    lying = json.loads((installation.out() / f"logs/day={day}/_receipt.feed.json").read_text())
+    assert lying == recorded.to_json()
+    of_day = {key: content for key, content in installation.objects().items() if f"day={day}/" in key}
+    assert {key: hashlib.sha256(content).hexdigest() for key, content in of_day.items()} == {
+        file.key: file.sha256 for file in recorded.files
+    }
+    return recorded
+
+
+def test_an_export_that_was_overtaken_after_it_wrote_exports_the_day_again(cache, home):
+    """The older object lay where the newer receipt pointed, and nothing was due."""
+    cache.with_day("2026-06-05", rows=2).with_day("2026-06-06", rows=1)
+    installation = AnInstallation(home, cache.root)
+
+    def overtake():
+        cache.with_day("2026-06-05", rows=3)
+        assert statuses(installation.export(["2026-06-05"])) == {"2026-06-05": "exported"}
+
+    outcomes = installation.export(clock=ARival(installation, overtake))
+    assert statuses(outcomes) == {"2026-06-05": "exported", "2026-06-06": "exported"}
+    assert outcomes[0].receipt == as_recorded(installation)
+    assert outcomes[0].receipt.exported_rows == 5
+    assert installation.due() == []
+
+
+def test_an_object_that_an_overtaken_export_wrote_for_rows_that_are_gone_does_not_stay(cache, home):
+    cache.with_day("2026-06-05", source="a").with_day("2026-06-05", source="b")
+    installation = AnInstallation(home, cache.root)
+
+    def overtake():
+        cache.writer.delete("logs", "b", pc.field("serviceName") == "web")
+        installation.now = cache.clock.moment + dt.timedelta(minutes=16)
+        installation.export(["2026-06-05"])
+
+    (outcome,) = installation.export(clock=ARival(installation, overtake))
+    assert outcome.status == "exported"
+    as_recorded(installation)
+    assert list(installation.objects()) == ["logs/day=2026-06-05/a.jsonl.gz"]
+
+
+def test_an_export_that_is_overtaken_again_and_again_gives_the_day_up_and_leaves_the_others_object(cache, home):
+    """Each time it had replaced the object of the other, whose receipt then spoke of what no longer lay there."""
+    cache.with_day("2026-06-05", rows=1)
+    installation = AnInstallation(home, cache.root)
+    installation.export()
+
+    def overtake():
+        cache.with_day("2026-06-05", rows=1)
+        installation.export(["2026-06-05"])
+
+    cache.with_day("2026-06-05", rows=1)
+    (outcome,) = installation.export(["2026-06-05"], clock=ARival(installation, *[overtake] * PIN_ATTEMPTS))
+    assert outcome.status == "failed"
+    assert "another export of feed/logs 2026-06-05 was recorded while this one ran" in outcome.error
+    assert as_recorded(installation).exported_rows == 2 + PIN_ATTEMPTS
+    assert installation.due() == []
+
+
+def test_two_exports_that_meet_on_every_day_of_a_range_lose_none(cache, home):
+    days = [f"2026-05-{number:02}" for number in range(1, 11)]
+    for day in days:
+        cache.with_day(day, rows=2)
+    installation = AnInstallation(home, cache.root)
+    overtakes = [lambda day=day: installation.export([day]) for day in days]
+    undisturbed = [installation.installation.clock] * 2  # judged again, and its receipt made again
+    rival = ARival(installation, *(act for overtake in overtakes for act in (overtake, *undisturbed)))
+    outcomes = installation.export(days, clock=rival)
+    assert set(statuses(outcomes).values()) == {"exported"}
+    for day in days:
+        as_recorded(installation, day)

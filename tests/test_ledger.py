@@ -3,6 +3,7 @@
 import datetime as dt
 import random
 import shutil
+import socket
 import sqlite3
 import stat
 import subprocess
@@ -14,13 +15,14 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 
-from hypaware_pipeline.errors import CursorSuperseded, LedgerError, LedgerUnreadable, LedgerWriteFailed
-from hypaware_pipeline.ledger import Failure, Ledger, PlanMemory, ReceiptKey, schema
+from hypaware_pipeline.errors import BadRequest, CursorSuperseded, LedgerError, LedgerUnreadable, LedgerWriteFailed
+from hypaware_pipeline.ledger import LEDGER_URL_VARIABLE, Failure, Ledger, LedgerPlace, PlanMemory, ReceiptKey, schema
 from hypaware_pipeline.ledger.engine import WRITE_LOCK
 from hypaware_pipeline.model import (
     UNDATED,
@@ -33,7 +35,8 @@ from hypaware_pipeline.model import (
     SinkName,
     SourceName,
 )
-from tests.postgres import APostgres
+from tests.postgres import SECRET, APostgres
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parent.parent
 NOW = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
@@ -740,3 +743,172 @@ def test_whatever_is_recorded_makes_the_plan_forget(database: ADatabase) -> None
         assert ledger.plan_memory(ARCHIVE)[LOGS] == PlanMemory(1, None)
         ledger.record(a_receipt())
         assert ledger.plan_memory(ARCHIVE)[LOGS] == PlanMemory(2, None)
+
+
+# --- PostgreSQL ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_password_may_come_by_the_environment_or_a_file(
+    served: AServersDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = served.server.url(served.name, password=None)
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / "pgpass"))
+    assert "give the password in HYPAWARE_LEDGER_URL, PGPASSWORD or ~/.pgpass" in unreadable(replace(served, place=bare))
+    with monkeypatch.context() as patch:
+        patch.setenv("PGPASSWORD", SECRET)
+        opened(bare).close()
+    (tmp_path / "pgpass").write_text("*:*:*:ada:" + SECRET.replace(":", r"\:"))
+    (tmp_path / "pgpass").chmod(0o600)
+    opened(bare).close()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ({"password": "s3cr3t"}, 'password authentication failed for user "ada"; check the user, and give the password in'),
+        ({"user": "eve"}, 'password authentication failed for user "eve"; check the user, and give the password in'),
+        ({"database": "nowhere"}, 'database "nowhere" does not exist; make it (createdb), or name another'),
+        ({"query": "?sslmode=require"}, "server does not support SSL"),
+        ({"query": "?nonsense=1"}, 'invalid connection option "nonsense"; correct HYPAWARE_LEDGER_URL'),
+        ({"query": "?options=-csearch_path%3Dnowhere"}, "no schema has been selected to create in; make the schema"),
+    ],
+)
+def test_a_server_that_lets_nobody_in_is_named_with_the_mend(served: AServersDatabase, url: dict[str, str], said: str) -> None:
+    query = url.pop("query", "")
+    named = served.server.url(**{"database": served.name, **url}) + query
+    with pytest.raises(LedgerUnreadable) as caught:
+        opened(named)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith("ledger postgresql://")
+    assert not any(secret in str(caught.value) for secret in ("s3cr3t", SECRET, quote(SECRET, safe="")))
+
+
+@pytest.mark.parametrize("where", ["127.0.0.1:{port}", "/?host=/nowhere", "no.such.host.invalid"])
+def test_a_server_that_cannot_be_reached_is_named_with_the_mend(where: str) -> None:
+    with socket.socket() as nobody_listens:
+        nobody_listens.bind(("127.0.0.1", 0))
+        place = where.format(port=nobody_listens.getsockname()[1])
+        with pytest.raises(LedgerUnreadable, match="check that the server runs, that this machine reaches it") as caught:
+            opened(f"postgresql://ada:s3cr3t@{place}")
+    assert "s3cr3t" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_user_who_may_not_make_tables_is_told_what_is_missing(served: AServersDatabase) -> None:
+    served.server.execute("CREATE ROLE guest LOGIN PASSWORD 'guest'")
+    with pytest.raises(LedgerUnreadable, match="permission denied for schema public; GRANT the user the right to create"):
+        opened(served.server.url(served.name, user="guest", password="guest"))
+
+
+def test_a_read_only_server_can_be_read_and_says_why_it_takes_no_write(served: AServersDatabase) -> None:
+    with opened(served.place) as ledger:
+        ledger.record(a_receipt())
+    served.server.execute(f"ALTER DATABASE {served.name} SET default_transaction_read_only = on")
+    with opened(served.place) as ledger:
+        assert ledger.receipt(ARCHIVE, LOGS, DAY) == a_receipt()
+        with pytest.raises(LedgerWriteFailed, match="this is a standby, or was made read-only; name the primary"):
+            record(ledger, a_receipt(fingerprint="two"))
+
+
+def test_a_connection_lost_in_the_middle_of_a_transaction_lands_nothing_and_the_next_is_a_new_one(
+    served: AServersDatabase,
+) -> None:
+    errors: list[LedgerError] = []
+    with Ledger.open(served.place, clock=clock) as ledger, served.server.connect(served.name) as other:
+        ledger.record(a_receipt())
+
+        def work(fingerprint: str) -> None:
+            try:
+                record(ledger, a_receipt(fingerprint=fingerprint))
+            except LedgerError as error:
+                errors.append(error)
+
+        with other.transaction():
+            other.execute("LOCK TABLE failures IN ACCESS EXCLUSIVE MODE")  # the last a receipt needs
+            writer = threading.Thread(target=work, args=("two",))
+            writer.start()
+            waiting = b"SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            pid = wait_for("the writer to wait", lambda: served.server.look(waiting, database=served.name), every=0.02)
+            other.execute("SELECT pg_terminate_backend(%s)", pid[0])
+            writer.join()
+        (error,) = errors
+        assert isinstance(error, LedgerWriteFailed)
+        assert "terminating connection" in str(error)
+        assert "try again once the server is back" in str(error)
+        assert ledger.receipt(ARCHIVE, LOGS, DAY) == a_receipt()
+        assert ledger.plan_memory(ARCHIVE)[LOGS].revision == 1
+        work("three")
+        assert ledger.fingerprints(ARCHIVE)[LOGS, DAY].fingerprint == "three"
+
+
+def test_a_server_that_was_restarted_between_two_days_costs_nothing() -> None:
+    with APostgres() as server, Ledger.open(server.new_database(), clock=clock) as ledger:
+        ledger.record(a_receipt())
+        server.stop()
+        with pytest.raises(LedgerUnreadable, match="check that the server runs"):
+            ledger.receipt(ARCHIVE, LOGS, DAY)
+        with pytest.raises(LedgerWriteFailed, match="check that the server runs"):
+            ledger.record_failure(ARCHIVE, LOGS, DAY, "the disk is full")
+        server.start()
+        assert ledger.receipt(ARCHIVE, LOGS, DAY) == a_receipt()
+
+
+# --- where it lies -------------------------------------------------------------------------------------------------------------
+
+
+def chosen(url: str | None, path: Path) -> LedgerPlace:
+    return LedgerPlace.chosen({} if url is None else {LEDGER_URL_VARIABLE: url}, file=path)
+
+
+def test_without_a_url_the_ledger_is_a_file(path: Path) -> None:
+    for url in (None, ""):
+        with chosen(url, path).open(clock=clock) as ledger:
+            assert ledger.first_day() is None
+    assert chosen(None, path).shown == str(path)
+    assert path.is_file()
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
+def test_a_url_names_a_database_and_its_password_is_never_shown(served: AServersDatabase, path: Path, scheme: str) -> None:
+    place = chosen(scheme + served.place.removeprefix("postgresql") + "?application_name=mine&sslpassword=s3cr3t", path)
+    with place.open(clock=clock) as ledger:
+        ledger.record(a_receipt())
+    assert place.shown == served.shown
+    assert not path.exists()
+    assert not any(secret in repr(place) + str(place) for secret in ("s3cr3t", SECRET, quote(SECRET, safe="")))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://ada:s3cr3t@host/x",
+        "sqlite:///s3cr3t.db",
+        "s3cr3t",
+        "postgresql:s3cr3t",
+        "postgresql://ada:s3cr3t",
+        "postgresql://ada:s3@cr3t@host/x",
+        "postgresql://ada:s3cr3t@host:port/x",
+    ],
+)
+def test_what_is_no_url_of_a_database_is_refused_without_quoting_it(path: Path, url: str) -> None:
+    with pytest.raises(BadRequest, match=r"HYPAWARE_LEDGER_URL .*; write postgresql://") as caught:
+        chosen(url, path)
+    assert "s3" not in str(caught.value)
+    assert "cr3t" not in str(caught.value)
+
+
+def test_a_process_whose_environment_leads_to_another_ledger_refuses(served: AServersDatabase, path: Path) -> None:
+    """A run started without the variable would have found an empty ledger and asked for every day again."""
+    env = {LEDGER_URL_VARIABLE: served.place}
+    LedgerPlace.remembered(served.shown, env).open(clock=clock).close()
+    wrong: list[tuple[str, dict[str, str], str]] = [
+        (served.shown, {}, "is not set here"),
+        (served.shown, {LEDGER_URL_VARIABLE: f"{served.place}x"}, f"names {served.shown}x here"),
+        (str(path), env, f"names {served.shown} here"),
+    ]
+    for shown, environment, said in wrong:
+        with pytest.raises(LedgerUnreadable, match="reload the code location") as caught:
+            LedgerPlace.remembered(shown, environment).open(clock=clock)
+        assert said in str(caught.value)
+        assert str(caught.value).startswith(f"ledger {shown}: ")
+    assert not path.exists()
