@@ -138,6 +138,7 @@ def test_a_plugin_nobody_knows_is_said() -> None:
         ({"writer": ICEBERG, "destination": S3, "config": {"encoder": "x"}}, [("sink_plugin_unknown", "/config/encoder")]),
         ({"writer": ICEBERG, "destination": S3, "config": {"encoder": 5}}, []),
         ({"writer": ICEBERG, "destination": S3, "config": {"encoder": JSONL}}, []),
+        ({"writer": "@acme/both", "destination": WEBHOOK}, [("sink_pair_incompatible", "/destination")]),
         ({"plugin": LOCAL}, [("sink_pair_incompatible", "/plugin")]),
         ({"plugin": WEBHOOK}, []),
         ({"plugin": CENTRAL, "config": {"schedule": ""}}, [("sink_schedule_invalid", "/config/schedule")]),
@@ -152,6 +153,7 @@ def test_a_sink_is_judged_by_what_its_plugins_provide(sink: dict[str, Any], expe
             *HYPAWARE_PLUGINS,
             CatalogPlugin("@acme/encoder", provides={ENCODER: "1.0.0"}),
             CatalogPlugin("@acme/table", provides={TABLE_FORMAT: "1.0.0"}),
+            CatalogPlugin("@acme/both", provides={ENCODER: "1.0.0", TABLE_FORMAT: "1.0.0"}, requires={BLOB_STORE: "^1.0.0"}),
         ]
     )
     found = said(sink_errors("a", sink, catalog))
@@ -290,6 +292,12 @@ def test_what_the_central_layer_gets_wrong_itself_drops_nothing_local() -> None:
 def test_a_local_sink_with_an_unknown_plugin_is_dropped_with_the_kind_of_its_error() -> None:
     found = merged(layer(plugins=plugins(OTEL)), layer(sinks={"a": {"plugin": "@acme/x"}}))
     assert found.dropped == (Dropped("sinks", "a", "invalid_merge", "sink_plugin_unknown"),)
+
+
+def test_a_local_sink_is_dropped_although_a_central_one_has_an_error_of_the_same_kind() -> None:
+    central = layer(sinks={"bad": {"plugin": "@acme/x"}})
+    found = merged(central, layer(sinks={"worse": {"plugin": "@acme/x"}}))
+    assert found.dropped == (Dropped("sinks", "worse", "invalid_merge", "sink_plugin_unknown"),)
 
 
 def test_only_the_local_query_block_counts() -> None:
