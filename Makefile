@@ -17,7 +17,8 @@ export PIP_USER := 0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # Tests find a cache, a config or a Dagster instance only where they put one.
-PYTEST := env -u DAGSTER_HOME -u HYP_HOME -u HYPAWARE_PIPELINE_CONFIG $(PY) -m pytest -n auto --maxprocesses 4 --dist loadgroup
+PYTEST := env -u DAGSTER_HOME -u HYP_HOME -u HYPAWARE_PIPELINE_CONFIG -u HYPAWARE_LEDGER_URL \
+	$(PY) -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
 # One test wants a browser. Where it cannot be had it fails and says so; the others are worth running all the same.
 BROWSER := sh scripts/find-chromium --install >/dev/null || true

@@ -73,6 +73,7 @@ def test_a_ledger_that_cannot_be_read_is_said_and_does_not_raise(cache, home):
     begins = beginnings(installation)
     assert begins.first_day == "2026-06-05"
     assert "ledger.db" in begins.note
+    assert begins.sink_starts == {"archive": "2026-06-10", "feed": "2026-06-10"}
 
 
 # --- where schedules begin -----------------------------------------------------------------------------------------------------

@@ -233,6 +233,14 @@ def test_a_demo_that_cannot_export_says_why_and_shows_nothing(run, tmp_path, mon
     assert "not exported: demo-archive" in err
 
 
+def test_the_demo_is_not_recorded_in_the_users_own_ledger(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("HYPAWARE_LEDGER_URL", "postgresql://ada@host/ledger")
+    code, _, err = run("demo", "--dir", str(tmp_path / "demo"))
+    assert code == 2
+    assert "unset it for the demo" in err
+    assert not (tmp_path / "demo").exists()
+
+
 def test_the_demo_leaves_a_directory_alone_that_is_no_demo(run, tmp_path):
     (tmp_path / "precious.txt").write_text("mine")
     code, _, err = run("demo", "--dir", str(tmp_path))

@@ -23,6 +23,7 @@ from hypaware_pipeline.cli.export import export_due
 from hypaware_pipeline.cli.reporting import Report
 from hypaware_pipeline.errors import BadRequest
 from hypaware_pipeline.export.installation import Installation
+from hypaware_pipeline.ledger import LEDGER_URL_VARIABLE
 from hypaware_pipeline.state import checkout_root
 
 CONFIG_NAME = "hypaware-pipeline.json"
@@ -59,8 +60,12 @@ def demo_command(directory: Path | None, *, env: Mapping[str, str]) -> int:
     """Write, export, query, and say where everything is; returns the exit code.
 
     Raises:
-        BadRequest: the directory holds something that is no demo.
+        BadRequest: the directory holds something that is no demo, or the ledger was to be one that is no demo's.
     """
+    if env.get(LEDGER_URL_VARIABLE):
+        raise BadRequest(
+            f"{LEDGER_URL_VARIABLE} is set, and the demo would be recorded in your own ledger; unset it for the demo"
+        )
     home = (directory or _default_directory()).absolute()
     _start_afresh(home)
     installation = Installation.load(home / CONFIG_NAME, env)

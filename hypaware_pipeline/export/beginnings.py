@@ -27,7 +27,8 @@ class Beginnings:
     Attributes:
         first_day: The first partition.
         note: What a person should know about it; None when nothing.
-        sink_starts: The UTC day each sink was first seen; empty when the ledger cannot be read.
+        sink_starts: The UTC day each sink was first seen; today when the ledger cannot be read, so that a schedule asks for
+            too little until it can, rather than for days that were to be left alone.
     """
 
     first_day: Day
@@ -46,7 +47,12 @@ def beginnings(installation: Installation) -> Beginnings:
             return _stored_or_chosen(installation, ledger, starts)
     except (LedgerError, StateUnusable) as error:
         day, _ = _candidate(installation)
-        return Beginnings(day or _today(installation), note=f"the first day could not be looked up: {error}")
+        today = _today(installation)
+        return Beginnings(
+            day or today,
+            note=f"the first day could not be looked up: {error}; reload the code location when it can",
+            sink_starts=dict.fromkeys(installation.config.sinks, today),
+        )
 
 
 def move_first_day(installation: Installation, ledger: Ledger, day: Day) -> None:
