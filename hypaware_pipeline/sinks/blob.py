@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hypaware_pipeline.errors import SinkHalted
 from hypaware_pipeline.model import Column, DatasetName, Day, ExportedFile, Receipt, SinkName, SourceName
 from hypaware_pipeline.plugins.contracts import BlobStore, Encoded, Encoder, RefusedRow, Writable
 from hypaware_pipeline.sinks.naming import object_key, receipt_key
+from hypaware_pipeline.sinks.receipts import read_receipt
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,18 +93,7 @@ class BlobSink:
 
     def read_receipt(self, dataset: DatasetName, day: Day) -> Receipt | None:
         """See `SinkWriter.read_receipt`."""
-        key = receipt_key(self.prefix, dataset, day, self.name)
-        with self.store.get(key) as blob:
-            if blob is None:
-                return None
-            body = blob.body.read()
-        try:
-            return Receipt.from_json(json.loads(body))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise SinkHalted(
-                f"{self.store.uri(key)} is no receipt of this project ({type(error).__name__}); the day is not touched. "
-                "Move the file away if the objects beside it may be replaced"
-            ) from error
+        return read_receipt(self.store, self.prefix, receipt_key(self.prefix, dataset, day, self.name))
 
     def remove(self, keys: Iterable[str]) -> None:
         """See `SinkWriter.remove`."""

@@ -91,7 +91,7 @@ class DatasetClaim:
         try:
             self._store.put(key, lambda out: out.write(body), condition=self._condition, content_type="application/json")
         except PreconditionFailed:
-            found, _ = _read(self._store, key)
+            found, _ = read_claim(self._store, key)
             if found != self._mine:
                 self._checked = False
                 where = self._store.uri(key)
@@ -101,7 +101,7 @@ class DatasetClaim:
     def _condition_or_halt(self) -> Condition | None:
         """On which condition to put our marker; None if it is there."""
         key = claim_key(self._prefix, self._dataset)
-        found, etag = _read(self._store, key)
+        found, etag = read_claim(self._store, key)
         if found == self._mine:
             return None
         where = self._store.uri(key)
@@ -136,13 +136,18 @@ def _check_directory(store: BlobStore, prefix: str, dataset: DatasetName, mine: 
 
 def _halted(mine: Claim, what: str) -> SinkHalted:
     return SinkHalted(
-        f"sink '{mine.sink}': {what}; nothing was written. Choose another place for the sink, or, if it is to go on with what "
-        f"lies there (a lost ledger, a renamed sink), set takeover to true in /sinks/{mine.sink}/config for one export"
+        f"sink '{mine.sink}': {what}; nothing was written. After a lost ledger, `hypaware-pipeline ledger rebuild {mine.sink}` "
+        "learns from the receipts what was exported, and the sink goes on. Else choose another place for it, or, if it is to go "
+        f"on there all the same (a renamed sink), set takeover to true in /sinks/{mine.sink}/config for one export"
     )
 
 
-def _read(store: BlobStore, key: str) -> tuple[Claim | None, str | None]:
-    """The marker and its etag; no marker and an etag if something else lies under its name."""
+def read_claim(store: BlobStore, key: str) -> tuple[Claim | None, str | None]:
+    """The marker at a key and its etag; no marker and an etag if something else lies under its name.
+
+    Raises:
+        SinkError: the store's answer to a failure.
+    """
     with store.get(key) as blob:
         if blob is None:
             return None, None

@@ -23,6 +23,7 @@ from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName, SourceN
 UNDATED_SEGMENT = "__HIVE_DEFAULT_PARTITION__"
 """What readers of hive partitions take for NULL, so that they still read `day` as a DATE."""
 
+_CLAIM_NAME = "_claim.json"
 _UNCHANGED = re.compile(r"(?!.*--)[a-z0-9][a-z0-9_-]{0,99}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 _STEM_CHARS = 80
@@ -56,12 +57,17 @@ def object_key(prefix: str, dataset: DatasetName, day: Day, source: SourceName, 
 
 def receipt_key(prefix: str, dataset: DatasetName, day: Day, sink: SinkName) -> str:
     """The key of the receipt of one sink for one day; the leading `_` hides it from readers of data."""
-    return f"{day_prefix(prefix, dataset, day)}/_receipt.{safe_name(sink)}.json"
+    return f"{day_prefix(prefix, dataset, day)}/{receipt_name(sink)}"
+
+
+def receipt_name(sink: SinkName) -> str:
+    """What follows the last `/` in the key of every receipt of a sink."""
+    return f"_receipt.{safe_name(sink)}.json"
 
 
 def claim_key(prefix: str, dataset: DatasetName) -> str:
     """The key of the marker that says who writes a dataset."""
-    return f"{dataset_prefix(prefix, dataset)}/_claim.json"
+    return f"{dataset_prefix(prefix, dataset)}/{_CLAIM_NAME}"
 
 
 def probe_key(prefix: str, token: str) -> str:
@@ -73,6 +79,11 @@ def is_receipt(key: str) -> bool:
     """Whether a key is that of a receipt, whichever sink's."""
     name = key.rsplit("/", 1)[-1]
     return name.startswith("_receipt.") and name.endswith(".json")
+
+
+def is_claim(key: str) -> bool:
+    """Whether a key is that of a marker, whichever dataset's."""
+    return key.rsplit("/", 1)[-1] == _CLAIM_NAME
 
 
 def check_key(key: str) -> tuple[str, ...]:

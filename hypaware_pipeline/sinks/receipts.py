@@ -1,0 +1,175 @@
+"""Receipts as they lie at a destination: found, read, and judged before they are believed.
+
+Why a receipt is judged at all: what the engine leaves alone, and what it removes, follows from it. One that was edited by hand
+could make it remove another day's object, or take a day for exported that is not.
+
+Why its own key shows whose it is: different sinks, datasets and days have different keys, whatever their names look like, so that
+the key its words lead to is the one it lies at, or it speaks of something else.
+
+Why pydantic's report is not shown as it is: it quotes what it found, and a receipt may name rows.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, ValidationError
+
+from hypaware_pipeline.errors import SinkHalted
+from hypaware_pipeline.model import UNDATED, Receipt, SinkName, parse_day
+from hypaware_pipeline.plugins.contracts import BlobStore
+from hypaware_pipeline.sinks.naming import is_claim, is_receipt, receipt_key, receipt_name
+
+
+class ReceiptDamaged(SinkHalted):
+    """What lies in the place of a receipt cannot be believed. Somebody has to look at it."""
+
+
+def read_receipt(store: BlobStore, prefix: str, key: str) -> Receipt | None:
+    """The receipt that lies at a key; None when nothing does.
+
+    Raises:
+        ReceiptDamaged: it cannot be believed; the message names it and says why.
+        SinkError: the store's answer to a failure.
+    """
+    with store.get(key) as blob:
+        if blob is None:
+            return None
+        body = blob.body.read()
+    try:
+        return _believed(body, prefix, key)
+    except ValueError as error:
+        raise ReceiptDamaged(
+            f"{store.uri(key)} is no receipt to be believed: {error}. The day is not touched; put the file back as it was, or "
+            "move it away if the objects beside it may be replaced"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """What lies in the directory of one dataset.
+
+    Attributes:
+        name: Of the directory: the dataset's, made safe.
+        claim: Key of the marker that says who writes here, if there is one.
+        receipts: Keys of one sink's receipts.
+        others: How many receipts of other sinks there are.
+        sizes: Bytes of every object, by key.
+    """
+
+    name: str
+    claim: str | None
+    receipts: Sequence[str]
+    others: int
+    sizes: Mapping[str, int]
+
+
+def directories(store: BlobStore, prefix: str, sink: SinkName) -> Iterator[Directory]:
+    """Every directory below a sink's prefix, in the order of their names, with the receipts of that sink.
+
+    Raises:
+        SinkError: the store's answer to a failure.
+    """
+    skipped = len(prefix) + 1 if prefix else 0
+    below = ((info.key[skipped:].split("/"), info) for info in store.list(prefix))
+    for name, entries in groupby(((parts, info) for parts, info in below if len(parts) > 1), key=lambda entry: entry[0][0]):
+        claim, receipts, others, sizes = None, [], 0, {}
+        for parts, info in entries:
+            sizes[info.key] = info.size
+            if len(parts) == 2 and is_claim(info.key):
+                claim = info.key
+            elif len(parts) == 3 and is_receipt(info.key):
+                if parts[-1] == receipt_name(sink):
+                    receipts.append(info.key)
+                else:
+                    others += 1
+        yield Directory(name, claim, receipts, others, sizes)
+
+
+def _day(text: str) -> str:
+    return UNDATED if text == UNDATED else parse_day(text)
+
+
+class _Form(BaseModel):
+    """Exact types; keys that a later version adds are passed over."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+
+class _File(_Form):
+    key: str
+    source: str
+    rows: NonNegativeInt
+    bytes: NonNegativeInt
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class _Parked(_Form):
+    source: str
+    key: str
+    reason: str
+
+
+class _Document(_Form):
+    """What `Receipt.to_json` makes. `future_rows` is younger than the rest."""
+
+    version: Literal[1]
+    sink: str
+    dataset: str
+    day: Annotated[str, AfterValidator(_day)]
+    destination: str
+    ledger_id: str
+    fingerprint: str
+    rows: NonNegativeInt
+    exported_rows: NonNegativeInt
+    parked_rows: NonNegativeInt
+    withheld_rows: Literal[0]
+    future_rows: NonNegativeInt = 0
+    bytes: NonNegativeInt
+    files: list[_File]
+    parked: list[_Parked]
+    unreadable: dict[str, str]
+    exported_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")]
+    seconds: NonNegativeFloat
+
+
+def _believed(body: bytes, prefix: str, key: str) -> Receipt:
+    """The receipt that a body is, if nothing in it contradicts the rest of it, or the place where it lies.
+
+    Raises:
+        ValueError: something does; the message says what.
+    """
+    try:
+        document = _Document.model_validate_json(body)
+    except ValidationError as error:
+        (first, *rest) = error.errors(include_url=False, include_context=False, include_input=False)
+        where = ".".join(str(part) for part in first["loc"])
+        more = f" (and {len(rest)} more things)" if rest else ""
+        raise ValueError(f"{f'{where}: ' if where else ''}{first['msg']}{more}") from None
+    _check_balances(document)
+    receipt = Receipt.from_json(document.model_dump())
+    if receipt_key(prefix, receipt.dataset, receipt.day, receipt.sink) != key:
+        raise ValueError(f"it speaks of sink '{receipt.sink}', dataset '{receipt.dataset}', day {receipt.day}")
+    beside = key.rpartition("/")[0]
+    for file in receipt.files:
+        directory, _, name = file.key.rpartition("/")
+        if directory != beside or name[:1] in ("", ".", "_"):
+            raise ValueError(f"it names '{file.key}', which is no object beside it")
+    return receipt
+
+
+def _check_balances(document: _Document) -> None:
+    rows, size = sum(file.rows for file in document.files), sum(file.bytes for file in document.files)
+    if document.rows != document.exported_rows + document.parked_rows:
+        raise ValueError(
+            f"its balance does not close: {document.rows} rows, but {document.exported_rows} exported and "
+            f"{document.parked_rows} parked"
+        )
+    if (rows, size) != (document.exported_rows, document.bytes):
+        raise ValueError(
+            f"its files do not add up: they have {rows} rows and {size} bytes, it says {document.exported_rows} rows and "
+            f"{document.bytes} bytes"
+        )
+    if len({file.key for file in document.files}) < len(document.files):
+        raise ValueError("it names an object twice")

@@ -1,0 +1,422 @@
+"""A lost ledger, rebuilt from what lies at the destinations: what is taken, what is left out and why, and nothing is lost."""
+
+import datetime as dt
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hypaware_pipeline.export.installation import build_sink
+from hypaware_pipeline.export.plan import PlannedDay, Reason
+from hypaware_pipeline.model import DatasetName, Day, ExportedFile, Receipt, SinkName
+from hypaware_pipeline.sinks.naming import object_key
+from tests.builders import CacheBuilder, a_cache, a_log, a_message
+from tests.command_line import ACommandLine
+from tests.installations import JSONL, NOW, AnInstallation
+
+DAYS = ["2026-06-05", "2026-06-06", "2026-06-07"]
+RECEIPT = "logs/day=2026-06-06/_receipt.feed.json"
+OBJECT = "logs/day=2026-06-06/unknown.jsonl.gz"
+
+
+class Exported:
+    """A feed of some days, whose ledger can be lost and rebuilt."""
+
+    def __init__(self, run: ACommandLine, home: Path, cache: CacheBuilder) -> None:
+        self._run = run
+        self.home = home
+        self.cache = cache
+        self.installation = self.configured()
+
+    def configured(self, **config: Any) -> AnInstallation:
+        """The installation, its sink with another config."""
+        self.installation = AnInstallation(self.home, self.cache.root, sinks=self.feed(**config))
+        return self.installation
+
+    @staticmethod
+    def feed(**config: Any) -> dict[str, Any]:
+        return {"feed": {**JSONL, "config": {"dir": "out/feed", **config}}}
+
+    def lose_the_ledger(self) -> None:
+        shutil.rmtree(self.installation.installation.state.root)
+
+    def rebuild(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of the command."""
+        return self._run("ledger", "rebuild", *arguments, "--config", str(self.home / "hypaware-pipeline.json"))
+
+    def rebuilt(self) -> str:
+        """What a rebuild says that leaves nothing out."""
+        code, out, err = self.rebuild("--yes")
+        assert (code, err) == (0, "")
+        return out
+
+    def path(self, name: str) -> Path:
+        return self.installation.out() / name
+
+    def edit(self, name: str, **changes: Any) -> None:
+        """Change a receipt, or a marker, by hand."""
+        self.path(name).write_text(json.dumps({**json.loads(self.path(name).read_text()), **changes}))
+
+    def known_days(self, dataset: str = "logs") -> list[str]:
+        with self.installation.installation.open_ledger() as ledger:
+            return [*ledger.receipts(SinkName("feed"), DatasetName(dataset))]
+
+    def failure(self, day: str) -> str | None:
+        (outcome,) = self.installation.export([day])
+        return outcome.error
+
+    def claimed_by(self, dataset: str = "logs") -> str:
+        return str(json.loads(self.path(f"{dataset}/_claim.json").read_text())["ledger_id"])
+
+    def ledger_id(self) -> str:
+        with self.installation.installation.open_ledger() as ledger:
+            return ledger.id
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> ACommandLine:
+    return ACommandLine(tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture
+def empty(run: ACommandLine, home: Path, cache: CacheBuilder) -> Exported:
+    return Exported(run, home, cache)
+
+
+@pytest.fixture
+def exported(empty: Exported) -> Exported:
+    for day in DAYS:
+        empty.cache.with_day(day)
+    assert all(outcome.status == "exported" for outcome in empty.installation.export())
+    return empty
+
+
+def export_quickly(installation: AnInstallation, dataset: str) -> None:
+    """Receipts, claim and ledger as an export leaves them, around objects that hold no rows: 730 days in seconds."""
+    found = installation.installation
+    sink = build_sink(found.config.sinks[SinkName("feed")], installation.env)
+    pin = found.cache().pin(DatasetName(dataset))
+    with found.open_ledger() as ledger:
+        sink.claim(pin.dataset.name, ledger.id).hold()
+        for day, summary in pin.partitions().items():
+            files = []
+            for source, rows in summary.rows_by_source.items():
+                key, body = object_key("", pin.dataset.name, day, source, "jsonl.gz"), f"{day} {source}".encode()
+                sink.store.put(key, lambda out, body=body: out.write(body))
+                files.append(ExportedFile(key, source, rows, len(body), hashlib.sha256(body).hexdigest()))
+            receipt = Receipt(
+                sink.name,
+                pin.dataset.name,
+                day,
+                sink.destination,
+                ledger.id,
+                summary.fingerprint,
+                rows=summary.rows,
+                files=tuple(files),
+                parked_rows=0,
+                parked=(),
+                unreadable={},
+                exported_at="2026-06-10T12:00:00.000Z",
+                seconds=0.1,
+            )
+            sink.writer.write_receipt(receipt)
+            ledger.record(receipt)
+
+
+def plans(installation: AnInstallation, *datasets: str) -> list[list[PlannedDay]]:
+    return [installation.plan(dataset=dataset) for dataset in datasets]
+
+
+# --- what is taken -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_after_a_year_was_exported_and_the_ledger_lost_the_plan_is_as_before_and_nothing_is_exported_twice(
+    empty: Exported, run: ACommandLine
+) -> None:
+    year = [(NOW.date() - dt.timedelta(days=age)).isoformat() for age in range(365)]
+    empty.cache.with_rows("logs", [a_log(day) for day in year])
+    empty.cache.with_rows("ai_gateway_messages", [a_message(day) for day in year], source="claude")
+    datasets = ("logs", "ai_gateway_messages")
+    for dataset in datasets:
+        export_quickly(empty.installation, dataset)
+    empty.cache.with_day(year[3])
+    before = plans(empty.installation, *datasets)
+    assert [entry.day for entry in before[0] if entry.due] == [year[3]]
+
+    empty.lose_the_ledger()
+    files = {path: path.stat().st_mtime_ns for path in empty.installation.out().rglob("*") if path.is_file()}
+    assert len(empty.installation.due()) == 365, "a new ledger knows nothing"
+    assert "another ledger" in (empty.failure(year[0]) or "")
+    out = empty.rebuilt()
+    assert "feed/logs: 365 receipts to record, 365 days" in out
+    assert "feed: 730 receipts recorded" in out
+
+    assert plans(empty.installation, *datasets) == before
+    code, out, err = run("export", "--json", "--config", str(empty.home / "hypaware-pipeline.json"))
+    assert (code, err) == (0, "")
+    assert [json.loads(line)["day"] for line in out.splitlines()] == [year[3]]
+    changed = {path for path, modified in files.items() if path.stat().st_mtime_ns != modified}
+    assert {path.parent.name for path in changed if path.name != "_claim.json"} == {f"day={year[3]}"}
+
+
+def test_a_day_that_retention_took_half_of_is_known_again_and_stays_whole_at_the_sink(exported: Exported) -> None:
+    before = exported.installation.objects()
+    exported.cache.writer.retention(dt.datetime(2026, 6, 6, 0, 0, 4, tzinfo=dt.UTC))
+    frozen = exported.installation.plan()
+    exported.lose_the_ledger()
+    exported.rebuilt()
+    assert exported.installation.plan() == frozen
+    assert [entry.reason for entry in frozen] == [Reason.FROZEN, Reason.FROZEN, Reason.UNCHANGED]
+    assert exported.installation.objects() == before
+    assert exported.installation.due() == []
+
+
+def test_undated_rows_and_days_that_became_empty_are_known_again(exported: Exported) -> None:
+    exported.cache.with_day("2026-06-05", timestamp=None)
+    exported.installation.export()
+    before = exported.installation.plan()
+    exported.lose_the_ledger()
+    assert "4 receipts to record, 4 days (2026-06-05 … undated)" in exported.rebuilt()
+    assert exported.installation.plan() == before
+
+
+def test_days_of_a_sink_that_has_other_settings_now_are_due_as_they_were(exported: Exported) -> None:
+    installation = exported.configured(compression="zstd")
+    before = installation.plan()
+    assert {entry.reason for entry in before} == {Reason.SINK_CHANGED}
+    exported.lose_the_ledger()
+    assert "3 of these of other settings of the sink" in exported.rebuilt()
+    assert installation.plan() == before
+    installation.export()
+    assert all(name.endswith(".zst") for name in installation.objects())
+    assert installation.due() == []
+
+
+def test_a_dataset_that_the_sink_takes_no_more_is_known_again_all_the_same(exported: Exported) -> None:
+    exported.lose_the_ledger()
+    exported.configured(datasets=["traces"])
+    assert "the sink takes this dataset no more" in exported.rebuilt()
+    exported.configured()
+    assert exported.installation.due() == []
+
+
+def test_partitions_begin_again_where_the_first_exported_day_is(exported: Exported, run: ACommandLine) -> None:
+    config = ("--config", str(exported.home / "hypaware-pipeline.json"))
+    assert run("first-day", *config)[1].strip() == "2026-06-05"
+    exported.cache.writer.retention(dt.datetime(2026, 6, 7, tzinfo=dt.UTC))
+    exported.lose_the_ledger()
+    assert run("first-day", *config)[1].strip() == "2026-06-07"
+    assert "partitions are to begin on 2026-06-05 again, not on 2026-06-07" in exported.rebuilt()
+    assert run("first-day", *config)[1].strip() == "2026-06-05"
+
+
+def test_a_ledger_from_a_backup_learns_what_was_exported_since(exported: Exported, tmp_path: Path) -> None:
+    state = exported.installation.installation.state.root
+    shutil.copytree(state, tmp_path / "backup")
+    exported.installation.now += dt.timedelta(hours=1)
+    exported.cache.with_day(DAYS[0], source="late").with_day("2026-06-08")
+    exported.installation.export()
+    shutil.rmtree(state)
+    shutil.copytree(tmp_path / "backup", state)
+    assert exported.installation.due() == [DAYS[0], "2026-06-08"]
+    assert "2 receipts to record, 2 days (2026-06-05 … 2026-06-08); 2 that the ledger knows" in exported.rebuilt()
+    assert exported.installation.due() == []
+
+
+def test_a_ledger_that_is_whole_has_nothing_to_learn(exported: Exported) -> None:
+    before = exported.installation.plan()
+    for _ in range(2):
+        out = exported.rebuilt()
+        assert "0 receipts to record; 3 that the ledger knows" in out
+        assert "there is nothing to record" in out
+    assert exported.installation.plan() == before
+
+
+# --- whose it is ---------------------------------------------------------------------------------------------------------------
+
+
+def test_another_ledger_is_refused_until_a_rebuild_moves_the_claim_and_then_it_is_the_first_that_is_refused(
+    exported: Exported, tmp_path: Path
+) -> None:
+    state = exported.installation.installation.state.root
+    shutil.move(state, tmp_path / "first")
+    assert "`hypaware-pipeline ledger rebuild feed`" in (exported.failure(DAYS[0]) or "")
+    exported.rebuilt()
+    assert exported.claimed_by() == exported.ledger_id()
+    assert exported.failure(DAYS[0]) is None
+    shutil.rmtree(state)
+    shutil.move(tmp_path / "first", state)
+    assert "another ledger" in (exported.failure(DAYS[0]) or "")
+
+
+def test_looking_changes_nothing_until_it_is_agreed_to(exported: Exported) -> None:
+    exported.lose_the_ledger()
+    claim = exported.claimed_by()
+    code, out, err = exported.rebuild()
+    assert code == 1
+    assert "feed/logs: 3 receipts to record, 3 days (2026-06-05 … 2026-06-07)" in out
+    assert f"claimed by ledger {claim}" in out
+    assert "nothing was recorded" in err
+    assert exported.known_days() == []
+    assert exported.claimed_by() == claim
+
+
+def test_a_directory_whose_first_export_failed_is_claimed_too(exported: Exported) -> None:
+    """Its claim was another ledger's for ever: no receipt of it lay there."""
+    for day in DAYS:
+        shutil.rmtree(exported.path(f"logs/day={day}"))
+    exported.lose_the_ledger()
+    exported.rebuilt()
+    assert exported.failure(DAYS[0]) is None
+
+
+def test_what_another_sink_claims_is_left_alone_and_said(exported: Exported) -> None:
+    exported.lose_the_ledger()
+    exported.edit("logs/_claim.json", sink="copy", ledger_id="theirs")
+    code, _, err = exported.rebuild("--yes")
+    assert code == 1
+    assert "feed/logs: sink 'copy' writes here, of ledger theirs" in err
+    assert exported.known_days() == []
+    assert exported.claimed_by() == "theirs"
+
+
+def test_a_newer_layout_is_left_alone_and_said(exported: Exported) -> None:
+    exported.lose_the_ledger()
+    exported.edit("logs/_claim.json", layout=2)
+    code, _, err = exported.rebuild("--yes")
+    assert code == 1
+    assert "a newer version of hypaware-pipeline writes here (layout 2)" in err
+    assert exported.known_days() == []
+
+
+def test_receipts_of_another_sink_at_the_same_place_are_counted_and_not_taken(exported: Exported) -> None:
+    exported.lose_the_ledger()
+    shutil.copy(exported.path(RECEIPT), exported.path(RECEIPT).with_name("_receipt.copy.json"))
+    assert "1 of other sinks, left alone" in exported.rebuilt()
+    assert exported.known_days() == DAYS
+
+
+def test_a_sink_whose_destination_cannot_be_read_costs_no_other(exported: Exported) -> None:
+    exported.lose_the_ledger()
+    sinks = {"elsewhere": {**JSONL, "config": {"dir": "${ENV:NO_SUCH_PLACE}/out"}}, **exported.feed()}
+    exported.installation = AnInstallation(exported.home, exported.cache.root, sinks=sinks)
+    code, out, err = exported.rebuild("--yes")
+    assert code == 1
+    assert "left out: sink elsewhere: " in err
+    assert "feed: 3 receipts recorded" in out
+    assert exported.known_days() == DAYS
+
+
+def test_a_sink_that_is_not_named_is_not_looked_at(exported: Exported) -> None:
+    exported.lose_the_ledger()
+    assert exported.rebuild("feeed")[0] == 2
+    sinks = {"other": {**JSONL, "config": {"dir": "out/other"}}, **exported.feed()}
+    exported.installation = AnInstallation(exported.home, exported.cache.root, sinks=sinks)
+    assert "no receipts of this sink lie at its destination" in exported.rebuild("other", "--yes")[1]
+    assert exported.known_days() == []
+
+
+# --- what cannot be believed ---------------------------------------------------------------------------------------------------
+
+
+def edited(**changes: Any) -> Callable[[Exported], None]:
+    return lambda exported: exported.edit(RECEIPT, **changes)
+
+
+def file_edited(**changes: Any) -> Callable[[Exported], None]:
+    def edit(exported: Exported) -> None:
+        (file,) = json.loads(exported.path(RECEIPT).read_text())["files"]
+        exported.edit(RECEIPT, files=[{**file, **changes}])
+
+    return edit
+
+
+DAMAGES: dict[str, tuple[Callable[[Exported], None], str]] = {
+    "torn": (lambda exported: exported.path(RECEIPT).write_bytes(exported.path(RECEIPT).read_bytes()[:90]), "Invalid JSON"),
+    "empty": (lambda exported: exported.path(RECEIPT).write_bytes(b""), "Invalid JSON"),
+    "a list": (lambda exported: exported.path(RECEIPT).write_text("[]"), "Input should be an object"),
+    "rows do not balance": (edited(rows=4), "its balance does not close: 4 rows, but 3 exported and 0 parked"),
+    "parked rows do not balance": (edited(parked_rows=1), "its balance does not close"),
+    "files do not add up": (file_edited(rows=2), "its files do not add up: they have 2 rows"),
+    "bytes do not add up": (edited(bytes=1), "its files do not add up"),
+    "rows in words": (edited(rows="3"), "rows: Input should be a valid integer"),
+    "rows that are true": (edited(rows=True), "rows: Input should be a valid integer"),
+    "fewer than no rows": (edited(parked_rows=-1), "parked_rows: Input should be greater than or equal to 0"),
+    "a day that is none": (edited(day="2026-06-31"), "day: "),
+    "another day": (edited(day="2026-06-05"), "it speaks of sink 'feed', dataset 'logs', day 2026-06-05"),
+    "another sink": (edited(sink="archive"), "it speaks of sink 'archive'"),
+    "another dataset": (edited(dataset="traces"), "it speaks of sink 'feed', dataset 'traces'"),
+    "another day's object": (
+        file_edited(key="logs/day=2026-06-05/unknown.jsonl.gz"),
+        "it names 'logs/day=2026-06-05/unknown.jsonl.gz', which is no object beside it",
+    ),
+    "the receipt itself": (file_edited(key=RECEIPT), "which is no object beside it"),
+    "something outside": (file_edited(key="../../precious"), "which is no object beside it"),
+    "no digest": (file_edited(sha256="abc"), "files.0.sha256: "),
+    "a newer form": (edited(version=2), "version: Input should be 1"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_receipt_edited_by_hand_is_named_and_never_believed(exported: Exported, damage: str) -> None:
+    edit, reason = DAMAGES[damage]
+    edit(exported)
+    exported.lose_the_ledger()
+    objects = exported.installation.objects()
+    code, out, err = exported.rebuild("--yes")
+    assert code == 1
+    assert "feed: 2 receipts recorded" in out
+    assert f"{RECEIPT} is no receipt to be believed" in err
+    assert reason in err
+    assert exported.known_days() == ["2026-06-05", "2026-06-07"]
+
+    failure = exported.failure("2026-06-06") or ""
+    assert reason in failure
+    assert RECEIPT in failure
+    assert exported.installation.objects() == objects
+
+    exported.path(RECEIPT).unlink()
+    assert exported.failure("2026-06-06") is None
+    assert exported.installation.due() == []
+    assert exported.installation.objects() == objects
+
+
+def test_keys_that_a_later_version_adds_to_a_receipt_are_no_damage(exported: Exported) -> None:
+    exported.edit(RECEIPT, row_sets={"1": "AAAA"})
+    exported.lose_the_ledger()
+    exported.rebuilt()
+    assert exported.known_days() == DAYS
+
+
+@pytest.mark.parametrize("kind", ["gone", "changed"])
+def test_a_day_whose_object_is_not_as_its_receipt_says_counts_as_not_exported_and_is_exported_again(
+    exported: Exported, kind: str
+) -> None:
+    whole = exported.installation.objects()
+    if kind == "gone":
+        exported.path(OBJECT).unlink()
+    else:
+        exported.path(OBJECT).write_bytes(b"shorter")
+    exported.lose_the_ledger()
+    code, _, err = exported.rebuild("--yes")
+    assert code == 1
+    assert f"feed/logs: logs 2026-06-06: its receipt names {OBJECT}" in err
+    assert ("which is gone" in err) == (kind == "gone")
+    assert exported.installation.due() == ["2026-06-06"]
+    exported.installation.export()
+    assert exported.installation.objects() == whole
+
+
+def test_a_name_that_had_to_be_changed_is_found_under_its_own(run: ACommandLine, home: Path, tmp_path: Path) -> None:
+    cache = a_cache(tmp_path / "cache").with_rows("My Logs", [a_log(DAYS[0])])
+    exported = Exported(run, home, cache)
+    exported.installation.export(dataset="My Logs")
+    exported.lose_the_ledger()
+    exported.rebuilt()
+    assert exported.known_days("My Logs") == [Day(DAYS[0])]
+    assert exported.installation.due(dataset="My Logs") == []
