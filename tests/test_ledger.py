@@ -878,6 +878,18 @@ def test_a_url_names_a_database_and_its_password_is_never_shown(served: AServers
     assert not any(secret in repr(place) + str(place) for secret in ("s3cr3t", SECRET, quote(SECRET, safe="")))
 
 
+def test_schemas_of_one_database_are_ledgers_of_their_own(served: AServersDatabase, path: Path) -> None:
+    places = []
+    for schema_name in ("one", "two"):
+        served.edit(f"CREATE SCHEMA {schema_name}")
+        places.append(chosen(f"{served.place}?options=-csearch_path%3D{schema_name}", path))
+    ids = []
+    for place in places:
+        with place.open(clock=clock) as ledger:
+            ids.append(ledger.id)
+    assert len({place.shown for place in places}) == len(set(ids)) == 2
+
+
 @pytest.mark.parametrize(
     "url",
     [
