@@ -15,14 +15,17 @@ from tests.daemon import ROOT, ADagster
 from tests.installations import JSONL, PARQUET, write_config
 
 MESSAGES, LOGS = "ai_gateway_messages", "logs"
-PICTURES = ["asset-graph", "launch-dialog", "backfill", "day"]
+PICTURES = ["asset-graph", "launch-dialog", "backfill", "asset", "day"]
 PICTURES_OF_THE_DOCS = ROOT / "docs" / "images"
 KILOBYTES = 200
 """No picture is larger."""
 
 SINKS = {
-    "archive": {**PARQUET, "config": {"dir": "~/exports/archive", "schedule": "0 3 * * *"}},
-    "feed": {**JSONL, "config": {"dir": "~/exports/feed", "schedule": "0 3 * * *", "datasets": [LOGS]}},
+    "archive": {**PARQUET, "config": {"dir": "~/exports/archive", "schedule": "0 3 * * *", "owners": ["team:data"]}},
+    "feed": {
+        **JSONL,
+        "config": {"dir": "~/exports/feed", "schedule": "0 3 * * *", "datasets": [LOGS], "owners": ["ada@example.com"]},
+    },
 }
 
 
@@ -77,6 +80,7 @@ def unfold_every_group(page: Page) -> None:
 def choose_days(page: Page, first: str, last: str) -> Locator:
     """In the dialog that launches an asset of the graph."""
     node(page, MESSAGES, "Parquet").click()
+    expect(page.get_by_text("Days of one dataset of HypAware's cache.")).to_be_visible()
     page.get_by_role("button", name="Materialize selected").click()
     dialog = page.get_by_role("dialog")
     chosen = dialog.get_by_placeholder("No matching partitions")
@@ -92,8 +96,14 @@ def open_the_backfill(page: Page) -> None:
     expect(page.get_by_text("Created backfill")).to_be_hidden()
 
 
-def open_a_day(page: Page, day: str) -> None:
+def open_the_asset(page: Page) -> None:
     page.get_by_role("link", name=f"archive / {MESSAGES}").click()
+    page.get_by_role("tab", name="Overview").click()
+    expect(page.get_by_text("one object per day and source")).to_be_visible()
+    expect(page.get_by_text("Never materialized")).to_be_hidden()  # what the page remembered from before the backfill
+
+
+def open_a_day(page: Page, day: str) -> None:
     page.get_by_role("tab", name="Partitions").click()
     page.get_by_text(day, exact=True).first.click()
     expect(page.get_by_text("Materialized", exact=True)).to_be_visible()
@@ -123,6 +133,11 @@ def test_days_chosen_in_the_asset_graph_are_exported_and_the_figures_of_a_day_ar
     expect(page.get_by_text("100% completed")).to_be_visible()
     expect(page.get_by_text("Succeeded", exact=True)).to_have_count(2)
     camera.take("backfill")
+
+    open_the_asset(page)
+    expect(page.get_by_text("data", exact=True)).to_be_visible()
+    page.mouse.move(0, 0)
+    camera.take("asset")
 
     open_a_day(page, complete[1])
     landed = home / "exports" / "archive" / MESSAGES / f"day={complete[1]}"
