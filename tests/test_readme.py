@@ -101,7 +101,7 @@ class Reading:
         newcomer = self.newcomer
         helped: dict[str, Callable[[str], object]] = {
             # This very test is inside of it.
-            r"(make test)": lambda command: newcomer.run(f'{command} ARGS="-n 0 tests/test_cron.py"'),
+            r"(make test)": lambda command: newcomer.run(f'{command} ARGS="-n 0 tests/test_plan.py"'),
             r"((?:make|hypaware-pipeline) dev.*)": newcomer.serve,
             r"(pip .*)": newcomer.run_in_deployment,
             r"systemctl --user enable --now (\S+)": newcomer.serve_as_systemd,
