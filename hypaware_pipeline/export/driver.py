@@ -16,6 +16,9 @@ Why the ledger is asked once more before an object becomes visible: two exports 
 overtaken leaves the object of the other in place, pins again and judges the day by what stands now. If it is overtaken between
 that question and its commit, its objects lie where the other's receipt points; exporting the day again puts that right as well.
 
+Why a receipt is read again before it is recorded: the ledger's word stops a day from being exported again, so it is given only
+for what the destination has been seen to have.
+
 Why what an attempt wrote is remembered until a receipt names it: the next attempt may have no rows for it, and nobody else
 would remove it.
 
@@ -251,14 +254,35 @@ class Exporter:
         return file
 
     def _confirm(self, receipt: Receipt, recorded: Recorded | None, left: Collection[str]) -> None:
-        """Remove what the new receipt does not name of what is `left` from before, put the receipt, record it.
+        """Remove what the new receipt does not name of what is `left` from before, put the receipt, read it again, record it.
 
         A removal that a crash cuts off is repeated, because the day is still due. The receipt is the last object written.
         """
         kept = {file.key for file in receipt.files}
         self.sink.writer.remove(key for key in sorted(left) if key not in kept)
         self.sink.writer.write_receipt(receipt)
+        self._ensure_put(receipt)
         self.ledger.record(receipt, replaces=recorded)
+
+    def _ensure_put(self, receipt: Receipt) -> None:
+        """See that the receipt lies at the destination as it was put.
+
+        Raises:
+            SinkHalted: it does not; a store that loses or changes what it took is trusted with nothing more.
+            CursorSuperseded: another one does: an export of the day at the same time put its own.
+        """
+        found = self.sink.writer.read_receipt(receipt.dataset, receipt.day)
+        if found is None:
+            raise SinkHalted(
+                f"the destination took the receipt of {receipt.dataset} {receipt.day} and does not have it; the day is not "
+                "recorded. Find out what removes objects there, or why they are lost, then export again"
+            )
+        if found != receipt:
+            raise CursorSuperseded(
+                f"the receipt of {receipt.dataset} {receipt.day} that was just put is not the one that lies at the destination, "
+                f"which is of {found.exported_at}, ledger {found.ledger_id}: another export of the day put it at the same time, "
+                "or the destination gives back what was there before; the day is not recorded"
+            )
 
     def _outcome(
         self,

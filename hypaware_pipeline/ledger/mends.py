@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from hypaware_pipeline.errors import LedgerError
 from hypaware_pipeline.ledger.engine import POSTGRESQL, shown
 
-_START_AGAIN = "restore it from a backup, or move it and its -wal and -shm files away: every day then counts as not exported"
+_START_AGAIN = "restore it from a backup, or move it and its -wal and -shm files away and run `hypaware-pipeline ledger rebuild`"
 _CHECK_ACCESS = "check that it is a file and that this user may write it and its directory"
 _WAIT = "another process is writing it; end that process or try again"
 
