@@ -4,7 +4,9 @@ import datetime as dt
 import hashlib
 import json
 import shutil
+import sys
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +266,31 @@ def test_looking_changes_nothing_until_it_is_agreed_to(exported: Exported) -> No
     assert "nothing was recorded" in err
     assert exported.known_days() == []
     assert exported.claimed_by() == claim
+
+
+@pytest.mark.parametrize(("answer", "known"), [("y", DAYS), ("n", [])])
+def test_a_person_is_asked(exported: Exported, monkeypatch: pytest.MonkeyPatch, answer: str, known: list[str]) -> None:
+    exported.lose_the_ledger()
+    terminal = StringIO(f"{answer}\n")
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    code, out, _ = exported.rebuild()
+    assert code == (0 if known else 1)
+    assert "Record this?" in out
+    assert exported.known_days() == known
+
+
+def test_what_a_store_raises_that_is_no_answer_ends_at_its_sink(exported: Exported, tmp_path: Path) -> None:
+    exported.lose_the_ledger()
+    (tmp_path / "outside").mkdir()
+    exported.installation.out("astray").mkdir()
+    (exported.installation.out("astray") / "in").symlink_to(tmp_path / "outside")
+    sinks = {"astray": {**JSONL, "config": {"dir": "out/astray", "prefix": "in"}}, **exported.feed()}
+    exported.installation = AnInstallation(exported.home, exported.cache.root, sinks=sinks)
+    code, _, err = exported.rebuild("--yes")
+    assert code == 1
+    assert "left out: sink astray: unexpected ValueError" in err
+    assert exported.known_days() == DAYS
 
 
 def test_a_directory_whose_first_export_failed_is_claimed_too(exported: Exported) -> None:

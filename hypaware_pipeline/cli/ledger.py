@@ -8,7 +8,7 @@ import typer
 
 from hypaware_pipeline.cli.agenda import Selection
 from hypaware_pipeline.config import SinkConfig, find_config_path
-from hypaware_pipeline.errors import SinkError
+from hypaware_pipeline.errors import LedgerError, SinkError
 from hypaware_pipeline.export.beginnings import beginnings, move_first_day
 from hypaware_pipeline.export.installation import Installation, build_sink
 from hypaware_pipeline.export.outlook import counted, span
@@ -75,6 +75,10 @@ def _look(sink: SinkConfig, ledger: Ledger, env: Mapping[str, str], said: _Said)
         return look(built, ledger)
     except SinkError as error:
         said.left_out(f"sink {sink.name}: {built.mask(str(error))}")
+    except LedgerError:
+        raise
+    except Exception as error:
+        said.left_out(f"sink {sink.name}: {built.mask(f'unexpected {type(error).__name__}: {error}')}")
     return None
 
 
@@ -88,6 +92,7 @@ def _take(installation: Installation, ledger: Ledger, found: Sequence[SinkFound]
         typer.echo(f"{each.sink.name}: {counted(len(each.to_record()), 'receipt')} recorded")
     if earlier:
         move_first_day(installation, ledger, earlier)
+        typer.echo(f"partitions begin on {earlier} now; reload the code location, or restart `hypaware-pipeline dev`, to see it")
     typer.echo("`hypaware-pipeline plan` says what is due now")
 
 
