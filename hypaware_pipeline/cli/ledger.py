@@ -40,6 +40,8 @@ def rebuild_command(config: Path | None, names: Sequence[str], *, env: Mapping[s
             said.left_out(*_problems(each))
         to_do = [each for each in found if each.to_record() or each.to_claim(ledger.id)]
         earlier = earlier_first_day(found, installation.config, first_day)
+        if any(each.to_claim(ledger.id) for each in found):
+            typer.echo(f"this ledger ({ledger.id}) is to claim the directories; no other can export there after that")
         if earlier:
             typer.echo(f"partitions are to begin on {earlier} again, not on {first_day}")
         if not to_do:
@@ -123,9 +125,9 @@ def _parts(each: DatasetFound, found: SinkFound, sink: SinkConfig, ledger_id: st
     if each.dataset is not None and not sink.takes(each.dataset):
         yield "the sink takes this dataset no more; what lies there stays"
     if each.claimed_by is None:
-        yield "no ledger claims the directory yet"
+        yield "claimed by no ledger"
     elif each.claimed_by != ledger_id:
-        yield f"the directory is claimed by ledger {each.claimed_by}, which can export there no more after this"
+        yield f"claimed by ledger {each.claimed_by}"
 
 
 def _problems(found: SinkFound) -> Iterator[str]:
