@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import cached_property
+from functools import cache, cached_property
 from types import TracebackType
 from typing import Self
 
@@ -34,22 +34,28 @@ END
 """JavaScript's digits are DuckDB's; but JavaScript has no `.0`, no negative zero, and a plus sign in exponents."""
 
 
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """One for the process: starting it takes longer than encoding a small day."""
+    return duckdb.connect(config={"autoinstall_known_extensions": "false"})
+
+
 class JsonKernels:
-    """Functions from columns to columns; holds a private DuckDB instance once one was used, closed with the context."""
+    """Functions from columns to columns; holds a connection of its own once one was used, closed with the context."""
 
     def __init__(self) -> None:
         self._resources = ExitStack()
 
     @cached_property
     def _duckdb(self) -> duckdb.DuckDBPyConnection:
-        return self._resources.enter_context(duckdb.connect(config={"autoinstall_known_extensions": "false"}))
+        return self._resources.enter_context(_database().cursor())
 
     def __enter__(self) -> Self:
         """Itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close the DuckDB instance."""
+        """Close the connection."""
         self._resources.close()
 
     def quoted(self, columns: Sequence[pa.StringArray]) -> list[pa.StringArray]:
