@@ -1,6 +1,7 @@
 """`hypaware-pipeline dev`: the real command, asked over HTTP."""
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -80,7 +81,7 @@ def ask_once_it_listens(process, port, query):
 
 
 @pytest.mark.slow
-def test_dev_shows_the_assets_whatever_lies_where_it_was_started_and_ends_on_a_signal(dev, tmp_path):
+def test_dev_shows_the_assets_wherever_it_was_started_alone_on_its_home_and_ends_on_a_signal(dev, tmp_path):
     # Dagster imports from the directory it was started in: `gql` would have been this one, and the UI would not have come up.
     (tmp_path / "here" / "gql.py").write_text("raise SystemExit('this is not the library')\n")
     port = a_free_port()
@@ -89,9 +90,17 @@ def test_dev_shows_the_assets_whatever_lies_where_it_was_started_and_ends_on_a_s
     assert location["name"] == "hypaware"
     (repository,) = location["locationOrLoadError"]["repositories"]
     assert ["archive", "logs"] in [node["assetKey"]["path"] for node in repository["assetNodes"]]
+
+    second = dev("--port", str(a_free_port()))
+    refused, _ = second.communicate(timeout=HANGS_AFTER)
+    assert second.returncode == 2
+    assert f"already runs on Dagster's home {tmp_path / 'dagster'}; stop that one" in refused
+
     os.killpg(process.pid, signal.SIGTERM)
     printed, _ = process.communicate(timeout=HANGS_AFTER)
     assert "Warning: Function" not in printed
+    with (tmp_path / "dagster" / ".dev.lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nothing that outlives it for a moment holds up its successor
     with pytest.raises(OSError, match="refused"):
         ask(port, ASSETS)
 

@@ -10,7 +10,7 @@ from hypaware_pipeline.errors import BadRequest
 from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName
 from hypaware_pipeline.orchestration.build import broken_definitions, definitions_of
-from hypaware_pipeline.orchestration.partitions import daily_partitions, days_of, range_tags
+from hypaware_pipeline.orchestration.partitions import RANGE_END_TAG, RANGE_START_TAG, daily_partitions, days_of, range_tags
 from hypaware_pipeline.orchestration.runner import Request, run_requests
 from tests.installations import JSONL, NOW, AnInstallation
 
@@ -219,6 +219,19 @@ def test_reversed_and_future_ranges_are_refused():
         range_tags(partitions, Day("2026-06-06"), Day("2026-06-05"))
     with pytest.raises(BadRequest, match="no partition 2999-01-01"):
         range_tags(partitions, Day("2026-06-06"), Day("2999-01-01"))
+
+
+@pytest.mark.parametrize("ends", [("2026-06-05", "2026-06-04"), ("2998-01-01", "2999-01-01")], ids=["reversed", "future"])
+def test_a_run_that_was_launched_over_a_range_without_days_fails_and_materializes_nothing(cache, home, instance, ends):
+    """It was a success, and a materialization of the whole asset, for whoever launches by GraphQL."""
+    cache.with_day("2026-06-04").with_day("2026-06-05")
+    job = build_definitions(AnInstallation(home, cache.root).installation).resolve_job_def("export_feed")
+    tags = dict(zip((RANGE_START_TAG, RANGE_END_TAG), ends, strict=True))
+    result = job.execute_in_process(instance=instance, asset_selection=[LOGS], tags=tags, raise_on_error=False)
+    assert not result.success
+    (failed,) = (event for event in result.all_events if event.is_step_failure)
+    assert "covers no day: its range is reversed, or lies after today or before 2026-06-04" in str(failed.step_failure_data.error)
+    assert not instance.fetch_materializations(LOGS, limit=1).records
 
 
 def test_the_code_location_loads_without_heavy_libraries(cache, home):

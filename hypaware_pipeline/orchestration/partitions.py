@@ -1,7 +1,7 @@
 """The one partitions definition, and ranges over it that are checked at both ends.
 
 Why checked here: Dagster runs a reversed range over zero partitions and a future range over days that do not exist yet, and
-reports success both times.
+reports success both times. Our own ranges are refused before they are launched, those of other launchers (GraphQL) when they run.
 
 Why `undated` is folded into the first partition: Dagster's daily partitions are calendar days, and rows without a day must be
 exported by some run. Everywhere else `undated` is a day of its own.
@@ -24,7 +24,14 @@ def daily_partitions(first_day: Day) -> dg.DailyPartitionsDefinition:
 
 
 def days_of(keys: list[str], first_day: Day) -> list[Day]:
-    """The days a run over these partitions exports: themselves, and the undated rows with the first partition."""
+    """The days a run over these partitions exports: themselves, and the undated rows with the first partition.
+
+    Raises:
+        dagster.Failure: there are none. The run would succeed, and be a materialization of the whole asset.
+    """
+    if not keys:
+        reason = f"the run covers no day: its range is reversed, or lies after today or before {first_day}"
+        raise dg.Failure(f"{reason}; launch one that begins with its earlier day", allow_retries=False)
     days = [Day(key) for key in keys]
     return [*days, UNDATED] if first_day in days else days
 
