@@ -1,6 +1,8 @@
 """The config file: where it is, what it may say, and what is said about it when it is wrong."""
 
 import json
+import os
+import pwd
 import string
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from hypaware_pipeline.config import Config, SinkConfig, find_config_path, load_config
 from hypaware_pipeline.config.names import collisions, distinct_slug, slug
-from hypaware_pipeline.errors import ConfigError, ConfigErrors
+from hypaware_pipeline.errors import BadRequest, ConfigError, ConfigErrors
 from hypaware_pipeline.model import DatasetName, SinkName
 from hypaware_pipeline.plugins.registry import BUNDLED
 
@@ -74,8 +76,20 @@ def test_the_config_is_what_was_asked_for_else_the_variable_else_in_hypawares_ho
     assert find_config_path(None, env) == Path("/etc/p.json")
     assert find_config_path(None, {**env, "HYPAWARE_PIPELINE_CONFIG": ""}) == Path("/srv/hyp/hypaware-pipeline.json")
     assert find_config_path(None, {"HOME": "/home/ada"}) == Path("/home/ada/.hyp/hypaware-pipeline.json")
+    assert find_config_path(None, {**env, "HYPAWARE_PIPELINE_CONFIG": "~/p.json"}) == Path("/home/ada/p.json")
     monkeypatch.chdir("/")
     assert find_config_path(Path("x.json"), env) == Path("/x.json")
+    assert find_config_path(None, {**env, "HYPAWARE_PIPELINE_CONFIG": "x.json"}) == Path("/x.json")
+
+
+def test_a_user_without_a_home_is_told_to_set_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody_knows(_uid: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody_knows)
+    monkeypatch.delenv("HOME", raising=False)
+    with pytest.raises(BadRequest, match="HOME is not set"):
+        find_config_path(None, {})
 
 
 def test_a_missing_file_says_how_to_make_one_that_works(files: Files) -> None:
@@ -92,8 +106,19 @@ def test_a_file_that_cannot_be_read_is_said(files: Files) -> None:
         load_config(files.path, files.env, BUNDLED)
 
 
-def test_a_file_without_end_is_not_read_to_its_end(files: Files) -> None:
+def test_a_pipe_or_a_device_in_the_place_of_the_file_is_said_and_holds_nothing_up(files: Files) -> None:
+    os.mkfifo(files.path)
+    with pytest.raises(ConfigErrors, match="a pipe or a device stands there"):
+        load_config(files.path, files.env, BUNDLED)
+    files.path.unlink()
     files.path.symlink_to("/dev/zero")
+    with pytest.raises(ConfigErrors, match="a pipe or a device stands there"):
+        load_config(files.path, files.env, BUNDLED)
+
+
+def test_a_file_that_is_too_large_is_not_read_to_its_end(files: Files) -> None:
+    files.path.touch()
+    os.truncate(files.path, 1 << 40)
     with pytest.raises(ConfigErrors, match="the file is larger than 1048576 bytes"):
         load_config(files.path, files.env, BUNDLED)
 

@@ -1,6 +1,7 @@
 """HypAware's own config beside ours: what it gives, that it stops nothing, and sinks that both have."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,15 @@ def test_the_file_is_where_the_variable_says_else_in_hypawares_home(home: Home) 
     assert home.load().notes == (f"HypAware's {home.path / 'gone.json'} is not used: there is no such file",)
     home.env = {"HOME": str(home.path), "HYP_HOME": str(home.path / "elsewhere")}
     assert home.codec() == "zstd"
+    home.env["HYP_CONFIG"] = "~/other.json"
+    assert home.codec() == "snappy"
+
+
+def test_a_pipe_in_the_place_of_the_file_is_a_note_and_holds_nothing_up(home: Home) -> None:
+    os.mkfifo(home.path / "pipe")
+    home.env["HYP_CONFIG"] = str(home.path / "pipe")
+    (note,) = home.load().notes
+    assert note.startswith(f"HypAware's {home.path / 'pipe'} is not used: a pipe or a device stands there")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`init`: the first config file, what was found, and what to do about HypAware's own exports."""
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,26 @@ def test_a_directory_the_rules_refuse_is_refused_and_nothing_is_left_behind(run:
     assert (code, out) == (2, "")
     assert "/sinks/archive" in err
     assert not config.exists()
+
+
+def test_what_the_environment_gets_wrong_leaves_nothing_behind(
+    run: ACommandLine, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HYPAWARE_STATE_DIR", "relative")
+    code, _, err = run("init")
+    assert (code, config.exists()) == (2, False)
+    assert "HYPAWARE_STATE_DIR is 'relative'" in err
+
+
+def test_a_disk_that_fills_leaves_nothing_half_written_behind(run: ACommandLine, config: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        code, _, err = run("init")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (code, config.exists()) == (2, False)
+    assert f"{config} cannot be written: File too large" in err
 
 
 def test_a_cache_that_only_the_environment_leads_to_is_named_in_the_file(

@@ -3,7 +3,7 @@
 Why this process is replaced: signals then reach Dagster itself, which ends all of its children on one of them.
 
 Why it runs in Dagster's home: Dagster puts the directory it was started in on the import path of each of its processes, where
-any `queue.py` of somebody's would take the place of a library.
+any `queue.py` of somebody's would take the place of a library. What the environment says relative to here is made absolute first.
 
 Why the port is tried first: Dagster's web server meets a taken one half a minute later, and the daemon goes on without it.
 
@@ -24,6 +24,8 @@ from typing import NoReturn
 import typer
 
 from hypaware_pipeline.config import find_config_path
+from hypaware_pipeline.config.environment import file_variable
+from hypaware_pipeline.config.hypaware import HYPAWARE_VARIABLE
 from hypaware_pipeline.config.loading import CONFIG_VARIABLE
 from hypaware_pipeline.errors import BadRequest
 from hypaware_pipeline.export.installation import Installation
@@ -49,6 +51,8 @@ def dev_command(config: Path | None, *, port: int, env: Mapping[str, str]) -> No
     _lock(home)
     arguments = ["-W", _DEV_IS_OLD, "-m", "dagster", "dev", "-w", str(_WORKSPACE), "-h", _HOST, "-p", str(port)]
     settings = {CONFIG_VARIABLE: str(path), "DAGSTER_HOME": str(home)}
+    if (hypaware := file_variable(env, HYPAWARE_VARIABLE)) is not None:
+        settings[HYPAWARE_VARIABLE] = str(hypaware)
     typer.echo(f"Dagster on http://{_HOST}:{port} for {path}, its home {home}; ready in half a minute, Ctrl-C ends it")
     sys.stdout.flush()
     os.chdir(home)

@@ -1,4 +1,4 @@
-"""What the environment says about directories. It enters as `env`: nothing here reads the process."""
+"""What the environment says about directories and files. It enters as `env`: nothing here reads the process."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,8 +9,17 @@ STATE_DIR_VARIABLE = "HYPAWARE_STATE_DIR"
 
 
 def user_home(env: Mapping[str, str]) -> Path:
-    """The user's home directory: `HOME` if set, else what the system knows."""
-    return Path(env["HOME"]) if env.get("HOME") else Path.home()
+    """The user's home directory: `HOME` if set, else what the system knows.
+
+    Raises:
+        BadRequest: neither says.
+    """
+    if env.get("HOME"):
+        return Path(env["HOME"])
+    try:
+        return Path.home()
+    except RuntimeError:  # a container may run as a user that the system has no entry for
+        raise BadRequest("HOME is not set, and the system knows no home of this user; set it to an absolute path") from None
 
 
 def hyp_home(env: Mapping[str, str]) -> Path:
@@ -35,16 +44,26 @@ def state_root(config_path: Path, env: Mapping[str, str]) -> Path:
 def directory_variable(env: Mapping[str, str], name: str) -> Path | None:
     """The directory an environment variable names; None when it is unset or empty.
 
-    A relative one would mean another place to each of the processes that share it. `~` is expanded, since the files that set
-    variables for services do not.
+    A relative one would mean another place to each of the processes that share it.
 
     Raises:
         BadRequest: it is not absolute.
     """
+    path = _path_variable(env, name)
+    if path is not None and not path.is_absolute():
+        raise BadRequest(f"{name} is '{env[name]}', which is not an absolute path; set it to one or unset it")
+    return path
+
+
+def file_variable(env: Mapping[str, str], name: str) -> Path | None:
+    """The file an environment variable names, absolute; None when it is unset or empty."""
+    path = _path_variable(env, name)
+    return None if path is None else path.absolute()
+
+
+def _path_variable(env: Mapping[str, str], name: str) -> Path | None:
+    """`~` is expanded, since the files that set variables for services do not."""
     text = env.get(name)
     if not text:
         return None
-    path = user_home(env) / text[2:] if text.startswith("~/") else Path(text)
-    if not path.is_absolute():
-        raise BadRequest(f"{name} is '{text}', which is not an absolute path; set it to one or unset it")
-    return path
+    return user_home(env) / text[2:] if text.startswith("~/") else Path(text)

@@ -2,6 +2,8 @@
 
 Why it is judged where it lies: what a path in it means depends on its place. One that is refused is taken away again.
 
+Why nothing half-written stays: it would be taken for a config file, and the next `init` would leave it alone.
+
 Why the cache is named only if the environment chose it: the daemon or a cron job that reads the file later need not have that
 environment; whoever has HypAware where it usually is reads a shorter file.
 """
@@ -32,15 +34,14 @@ def write_first_config(path: Path, env: Mapping[str, str], resolver: PluginResol
         to: The directory, as a person writes it: absolute, `~/…`, or relative to where they are.
 
     Raises:
-        BadRequest: something is there already, or the file cannot be written.
-        ConfigErrors: the rules refuse the directory; nothing was left behind.
+        BadRequest: something is there already, the file cannot be written, or a directory of the environment is not absolute.
+        ConfigErrors: the rules refuse the directory.
     """
     name = _free_name(read_hypaware(env).layer.sinks)
     text = json.dumps(_document(path, env, name, _as_written(to)), indent=2, ensure_ascii=False) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        _write_new(path, text)
     except FileExistsError:
         raise BadRequest(
             f"{path} is there already and stays as it is; `hypaware-pipeline check` judges it, --config names another one"
@@ -49,13 +50,23 @@ def write_first_config(path: Path, env: Mapping[str, str], resolver: PluginResol
         raise BadRequest(f"{path} cannot be written: {error.strerror}; name another one with --config") from None
     try:
         problems = load_config(path, env, resolver).problems
-    except ConfigErrors:
+    except (BadRequest, ConfigErrors):
         path.unlink()
         raise
     if problems:
         path.unlink()
         raise ConfigErrors(str(path), list(problems))
     return name
+
+
+def _write_new(path: Path, text: str) -> None:
+    with path.open("x", encoding="utf-8") as file:
+        try:
+            file.write(text)
+            file.flush()  # a full disk is met here rather than where the file is closed
+        except OSError:
+            path.unlink()
+            raise
 
 
 def _document(path: Path, env: Mapping[str, str], name: str, directory: str) -> dict[str, Any]:

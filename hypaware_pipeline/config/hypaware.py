@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 from hypaware_pipeline.config.catalog import HYPAWARE_CATALOG, Catalog
 from hypaware_pipeline.config.document import MESSAGES, NonEmpty, PluginEntry, Query, is_two
 from hypaware_pipeline.config.entries import read_entry
-from hypaware_pipeline.config.environment import hyp_home
+from hypaware_pipeline.config.environment import file_variable, hyp_home
 from hypaware_pipeline.config.layers import Layer, Merged, merge_layers
 from hypaware_pipeline.config.reading import read_object
 from hypaware_pipeline.config.rules import (
@@ -63,10 +63,11 @@ def read_hypaware(env: Mapping[str, str]) -> HypAwareConfig:
     Raises:
         BadRequest: `HYP_HOME` is not absolute.
     """
-    path = Path(env[HYPAWARE_VARIABLE]).absolute() if env.get(HYPAWARE_VARIABLE) else hyp_home(env) / "hypaware-config.json"
+    chosen = file_variable(env, HYPAWARE_VARIABLE)
+    path = chosen or hyp_home(env) / "hypaware-config.json"
     control = hyp_home(env) / "hypaware" / "config-control"
     notes: list[str] = []
-    local = _read_layer(path, notes, expected=bool(env.get(HYPAWARE_VARIABLE)))
+    local = _read_layer(path, notes, expected=chosen is not None)
     central_path = next((place for place in (control / "active", control / "seed.json") if os.path.lexists(place)), None)
     central = _read_layer(central_path, notes, expected=True) if central_path else None
     merged = merge_layers(central, local, layer_errors)

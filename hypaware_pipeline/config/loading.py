@@ -21,7 +21,7 @@ from pathlib import Path
 from hypaware_pipeline.config.active import PluginEntries
 from hypaware_pipeline.config.document import DEFAULT_RETENTION, MESSAGES, Document, Retention
 from hypaware_pipeline.config.entries import read_entry
-from hypaware_pipeline.config.environment import hyp_home, state_root
+from hypaware_pipeline.config.environment import file_variable, hyp_home, state_root
 from hypaware_pipeline.config.hypaware import HypAwareConfig, read_hypaware
 from hypaware_pipeline.config.names import collisions, slug
 from hypaware_pipeline.config.paths import PathRules
@@ -70,9 +70,7 @@ def find_config_path(explicit: Path | None, env: Mapping[str, str]) -> Path:
     """
     if explicit is not None:
         return explicit.absolute()
-    if env.get(CONFIG_VARIABLE):
-        return Path(env[CONFIG_VARIABLE]).absolute()
-    return hyp_home(env) / "hypaware-pipeline.json"
+    return file_variable(env, CONFIG_VARIABLE) or hyp_home(env) / "hypaware-pipeline.json"
 
 
 def load_config(path: Path, env: Mapping[str, str], resolver: PluginResolver) -> Config:

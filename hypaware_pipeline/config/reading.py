@@ -2,10 +2,14 @@
 
 Why a key given twice is an error: JSON keeps the last one silently, and of two sinks of one name the first would vanish.
 
+Why only a regular file is read: a pipe that nobody writes to would hold up whoever loads the config, for ever.
+
 Why errors here never chain: the parser's own exception carries the whole text, and the text may hold a secret.
 """
 
 import json
+import os
+import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -54,7 +58,9 @@ def _json_problem(error: Exception) -> str:
 
 def _read_text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise _failure(path, "config_unreadable", "a pipe or a device stands there; put a regular file in its place")
             data = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         message = f"there is no such file. `hypaware-pipeline init` makes one, or write this there:\n{_EXAMPLE}\n"
@@ -67,6 +73,10 @@ def _read_text(path: Path) -> str:
         return data.decode("utf-8-sig")  # some editors put a byte order mark in front
     except UnicodeDecodeError as error:
         raise _failure(path, "config_invalid_json", f"the file is not UTF-8: byte {error.start} fits nothing") from None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
