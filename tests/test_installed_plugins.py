@@ -99,6 +99,20 @@ LIST = Plugin(
 '''
 
 
+OPTIONS = """
+import sys
+
+from hypaware_pipeline.plugins.manifest import EncoderOptions, Plugin, Provided
+
+
+class O(EncoderOptions):
+    {method}
+
+
+PLUGIN = Plugin("@acme/x", "1.0.0", encoder=Provided(O, "{code}"), requires={{"hypaware.blob-store": "^1.0.0"}})
+"""
+
+
 class Packages:
     """A directory of installed packages on `sys.path`."""
 
@@ -197,6 +211,57 @@ def test_a_plugin_that_cannot_be_imported_breaks_only_the_sinks_that_use_it(
         registry.encoder("@acme/trap", {}, Secrets("lame", {}))
 
 
+def test_a_plugin_that_ends_the_program_when_it_is_imported_breaks_only_the_sinks_that_use_it(
+    tmp_path: Path, packages: Packages, registry: Registry
+) -> None:
+    packages.install("acme_exit", "import sys; sys.exit(0)", exit="acme_exit:PLUGIN")
+    config = load(tmp_path, registry, archive=sink(PARQUET, prefix="a"), lame=sink("@acme/exit", prefix="b"))
+    assert list(config.sinks) == ["archive"]
+    assert said(config, "lame") == [("sink_plugin_not_active", "/sinks/lame/writer")]
+
+
+@pytest.mark.parametrize(
+    ("method", "raised"),
+    [
+        ("def settings(self): raise KeyError('hunter2')", "KeyError"),
+        ("def settings(self): sys.exit(0)", "SystemExit"),
+        ("def settings(self): return None", "TypeError"),
+        ("def settings(self): return {'unit': object()}", "ValidationError"),
+        ("@classmethod\n    def combine(cls, inherited, given): raise RuntimeError('hunter2')", "RuntimeError"),
+    ],
+)
+def test_options_whose_code_is_wrong_break_only_the_sinks_that_use_them(
+    tmp_path: Path, packages: Packages, registry: Registry, method: str, raised: str
+) -> None:
+    packages.install("acme_x", OPTIONS.format(method=method, code="acme_x:C"), x="acme_x:PLUGIN")
+    config = load(tmp_path, registry, archive=sink(PARQUET, prefix="a"), lame=sink("@acme/x", prefix="b"))
+    assert list(config.sinks) == ["archive"]
+    assert said(config, "lame") == [("manifest_invalid", "/sinks/lame")]
+    message = config.broken_sinks["lame"][0].message
+    assert f"the options of '@acme/x', '{LOCAL}' cannot be judged: code of theirs raised {raised}" in message
+    assert "hunter2" not in message
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("raise RuntimeError('not today')", "cannot be loaded: RuntimeError: not today"),
+        ("import sys; sys.exit(0)", "cannot be loaded: SystemExit: 0"),
+        ("class C:\n    def __init__(self): raise SystemExit(3)", "cannot be used: SystemExit: 3"),
+        ("class C:\n    spec = None", "cannot be used: its encoder has no encode; upgrade its package"),
+    ],
+)
+def test_code_that_cannot_be_used_halts_the_sink(
+    tmp_path: Path, packages: Packages, registry: Registry, code: str, problem: str
+) -> None:
+    manifest = OPTIONS.format(method="def settings(self): return {}", code="acme_code:C")
+    packages.install("acme_x", manifest, x="acme_x:PLUGIN")
+    (packages.root / "acme_code.py").write_text(code)
+    chosen = load(tmp_path, registry, feed=sink("@acme/x")).sinks[SinkName("feed")]
+    with pytest.raises(SinkHalted, match=problem):
+        registry.encoder(*chosen.encoding, Secrets("feed", {}))
+
+
 @pytest.mark.parametrize(
     ("plugin", "problem"),
     [
@@ -204,6 +269,13 @@ def test_a_plugin_that_cannot_be_imported_breaks_only_the_sinks_that_use_it(
         ("Plugin('@acme/other', '1.0.0', encoder=E)", "it calls itself '@acme/other'"),
         ("Plugin('@acme/x', '1.0', encoder=E)", "its version is '1.0'; write X.Y.Z"),
         ("Plugin('@acme/x', '1.0.0')", "it provides nothing"),
+        ("Plugin('@acme/x', 1, encoder=E)", "version is no text"),
+        ("Plugin('@acme/x', '1.0.0', section=None, encoder=E)", "section is no Shape"),
+        ("Plugin('@acme/x', '1.0.0', encoder=E, requires=['a'])", "requires is no mapping of texts"),
+        ("Plugin('@acme/x', '1.0.0', encoder=E, requires={'a': 1})", "requires is no mapping of texts"),
+        ("Plugin('@acme/x', '1.0.0', encoder=E, supports='queryable')", "supports is no frozenset of texts"),
+        ("Plugin('@acme/x', '1.0.0', encoder='m:C')", "hypaware.encoder is no Provided"),
+        ("Plugin('@acme/x', '1.0.0', encoder=Provided('O', 'm:C'))", "hypaware.encoder needs a class of options"),
         ("Plugin('@acme/x', '1.0.0', encoder=E, requires={'a': '1.x'})", "'1.x' is no range for a"),
         (
             "Plugin('@acme/x', '1.0.0', encoder=Provided(O, 'm'))",

@@ -38,7 +38,7 @@ def find_installed(name: str) -> Plugin | None:
     (entry,) = found
     try:
         plugin = entry.load()
-    except Exception as error:  # a foreign module may raise anything when it is imported
+    except (Exception, SystemExit) as error:  # a foreign module may raise anything when it is imported
         reason = f"plugin '{name}' cannot be imported from {entry.value}: {type(error).__name__}: {error}"
         raise Unusable("sink_plugin_not_active", reason) from error
     problems = "; ".join(manifest_problems(plugin, name))

@@ -9,7 +9,7 @@ settings are all that changes the objects, plain enough to be pinned and digeste
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -121,6 +121,26 @@ class Plugin:
         return CatalogPlugin(self.name, self.version, self.provides, self.requires, self.supports)
 
 
+def _wrong_types(plugin: Plugin) -> Iterator[str]:
+    """What no type checker was asked about: a manifest is written elsewhere, and its parts run when a config is read."""
+    yield from (f"{what} is no text" for what in ("name", "version") if not isinstance(getattr(plugin, what), str))
+    if not isinstance(plugin.section, type) or not issubclass(plugin.section, Shape):
+        yield "section is no Shape"
+    if not isinstance(plugin.requires, Mapping) or not _all_text([*plugin.requires, *plugin.requires.values()]):
+        yield "requires is no mapping of texts"
+    if not isinstance(plugin.supports, frozenset) or not _all_text(plugin.supports):
+        yield "supports is no frozenset of texts"
+    for capability, part in plugin.parts.items():
+        if not isinstance(part, Provided):
+            yield f"{capability} is no Provided"
+        elif not isinstance(part.options, type) or not _all_text([part.code, part.version]):
+            yield f"{capability} needs a class of options, and code and version as text"
+
+
+def _all_text(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
 _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _KINDS: Mapping[str, Any] = {ENCODER: EncoderOptions, BLOB_STORE: StoreOptions, TABLE_FORMAT: TableFormatOptions}
 
@@ -129,6 +149,10 @@ def manifest_problems(plugin: object, name: str) -> Iterator[str]:
     """What is wrong with what calls itself the plugin `name`; nothing if it is one."""
     if not isinstance(plugin, Plugin):
         yield f"it is of type {type(plugin).__name__}, no Plugin"
+        return
+    wrong = list(_wrong_types(plugin))
+    if wrong:
+        yield from wrong
         return
     if plugin.name != name:
         yield f"it calls itself '{plugin.name}'"

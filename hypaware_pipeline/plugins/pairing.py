@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pydantic import ConfigDict, TypeAdapter
+
 from hypaware_pipeline.config.active import PluginEntries
 from hypaware_pipeline.config.catalog import listed
 from hypaware_pipeline.config.entries import BlobEntry
 from hypaware_pipeline.config.paths import PathRules
 from hypaware_pipeline.config.semver import satisfies
 from hypaware_pipeline.config.shape import Shape, check_shape
-from hypaware_pipeline.config.sinks import CommonOptions, ResolvedPair, reference_errors
+from hypaware_pipeline.config.sinks import CommonOptions, ResolvedPair, Settings, reference_errors
 from hypaware_pipeline.errors import ConfigError
 from hypaware_pipeline.plugins.manifest import EncoderOptions, Options, Plugin, Provided, StoreOptions, TableFormatOptions
 
@@ -79,16 +81,29 @@ def resolve_options(
     errors += [error for found in (encoded, stored, tabled) if isinstance(found, list) for error in found]
     if errors or not (isinstance(encoded, EncoderOptions) and isinstance(stored, StoreOptions)):
         return errors
-    inner = (encoder_plugin.name, encoded.settings()) if pair.inner else (None, {})
+    inner = (encoder_plugin.name, _plain(encoded.settings())) if pair.inner else (None, {})
     return ResolvedPair(
-        writer_settings=tabled.settings() if isinstance(tabled, TableFormatOptions) else encoded.settings(),
-        destination_settings=stored.settings(),
-        place=stored.place(),
+        writer_settings=_plain(tabled.settings() if isinstance(tabled, TableFormatOptions) else encoded.settings()),
+        destination_settings=_plain(stored.settings()),
+        place=_PLACE.validate_python(stored.place()),
         prefix=stored.prefix,
         supports=tuple(sorted(pair.supports())),
         encoder=inner[0],
         encoder_settings=inner[1],
     )
+
+
+_SETTINGS: TypeAdapter[dict[str, str | int]] = TypeAdapter(dict[str, str | int], config=ConfigDict(strict=True))
+_PLACE: TypeAdapter[tuple[str, ...]] = TypeAdapter(tuple[str, ...], config=ConfigDict(strict=True))
+
+
+def _plain(settings: Settings) -> Settings:
+    """Settings as they are pinned for a run.
+
+    Raises:
+        pydantic.ValidationError: they are not plain.
+    """
+    return _SETTINGS.validate_python(dict(settings))
 
 
 @dataclass(frozen=True, slots=True)

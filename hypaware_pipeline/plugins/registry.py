@@ -8,6 +8,9 @@ not fit, as HypAware would say it.
 
 Why a bundled name is never looked for among installed packages: a package that takes the name of one of ours cannot replace it.
 
+Why whatever a plugin's options raise is an error of the sink: their code is the plugin's, and it runs wherever a config is read.
+Its text is left out, as it may quote an option.
+
 Why the digest is over settings and not over options: two spellings of one thing make the same objects. The schedule and the
 choice of datasets are not in it: they change when and which, never what lies in an object.
 """
@@ -16,7 +19,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from hypaware_pipeline.config.active import PluginEntries
 from hypaware_pipeline.config.catalog import BLOB_STORE, ENCODER, HYPAWARE_PLUGINS, TABLE_FORMAT, Catalog, CatalogPlugin
@@ -84,7 +87,11 @@ class Registry:
             return pair
         places = {f"{entry.pointer}/{place}": plugin.name for place, plugin in pair.parts()}
         inactive = [error for place, name in places.items() for error in plugins.inactivity(place, name)]
-        return inactive or version_errors(entry.pointer, pair) or resolve_options(entry, options, pair, plugins, paths)
+        return (
+            inactive
+            or version_errors(entry.pointer, pair)
+            or _judged(entry.pointer, places.values(), lambda: resolve_options(entry, options, pair, plugins, paths))
+        )
 
     def refuse_request(self, entry: RequestEntry) -> list[ConfigError]:
         """See `PluginResolver.refuse_request`."""
@@ -101,7 +108,7 @@ class Registry:
         plugin = self._lookup(entry.name)
         if not isinstance(plugin, Plugin):
             return self._unusable(pointer, entry.name)
-        section = read_section(plugin, entry.config, pointer, paths)
+        section = _judged(pointer, [plugin.name], lambda: read_section(plugin, entry.config, pointer, paths))
         return section if isinstance(section, list) else []
 
     def inherit(self, entry: PluginEntry, paths: PathRules) -> PluginEntry:
@@ -118,8 +125,14 @@ class Registry:
             return None
         fields = plugin.store.options.model_fields
         given = {key: value for key, value in config.items() if key in fields}
-        options = check_shape(plugin.store.options, given, kind="sink_config_invalid", context=paths)
-        return options.place() if isinstance(options, StoreOptions) else None
+        store = plugin.store
+
+        def place() -> tuple[str, ...] | None:
+            options = check_shape(store.options, given, kind="sink_config_invalid", context=paths)
+            return options.place() if isinstance(options, StoreOptions) else None
+
+        found = _judged("", [plugin.name], place)
+        return None if isinstance(found, list) else found
 
     # --- making ----------------------------------------------------------------------------------------------------------------
 
@@ -156,20 +169,19 @@ class Registry:
         if part is None:
             reason = str(plugin) if isinstance(plugin, Unusable) else f"there is no {what} plugin '{name}' any more"
             raise SinkHalted(f"{reason}; {self.catalog(()).providers(capability)}")
-        try:
-            arguments = part.options.arguments(secrets.fill_settings(settings))
-        except ValueError as error:
-            raise SinkHalted(f"sink '{secrets.sink}': {error}") from None
+        filled = secrets.fill_settings(settings)
         module, _, attribute = part.code.partition(":")
         try:
             code = getattr(import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
-            raise SinkHalted(f"plugin '{name}' cannot be loaded: {error}; install its package again") from error
-        try:
-            return code(**arguments)
-        except Exception as error:  # a plugin's own code may raise anything, and quote what it was given
-            reason = secrets.mask(f"{type(error).__name__}: {error}")
-            raise SinkHalted(f"sink '{secrets.sink}': plugin '{name}' cannot be used: {reason}") from None
+        except (Exception, SystemExit) as error:  # a foreign module may raise anything when it is imported
+            reason = f"{type(error).__name__}: {error}"
+            raise SinkHalted(f"plugin '{name}' cannot be loaded: {reason}; install its package again") from error
+        arguments = _guarded(name, secrets, lambda: part.options.arguments(filled), in_words=(ValueError,))
+        made = _guarded(name, secrets, lambda: code(**arguments))
+        lacking = sorted(member for member in _CONTRACTS[capability] if not hasattr(made, member))
+        if lacking:
+            raise SinkHalted(f"plugin '{name}' cannot be used: its {what} has no {', '.join(lacking)}; upgrade its package")
+        return made
 
     # --- finding ---------------------------------------------------------------------------------------------------------------
 
@@ -206,6 +218,41 @@ class Registry:
         offered = self.catalog(()).offered
         message = f"HypAware has '{name}', this project has no {what} yet; there are {offered}"
         return ConfigError("sink_plugin_not_active", pointer, message)
+
+
+_CONTRACTS: Mapping[str, frozenset[str]] = {
+    ENCODER: frozenset({"spec", "encode"}),
+    BLOB_STORE: frozenset({"put", "get", "list", "delete", "uri"}),
+    TABLE_FORMAT: frozenset({"writer"}),
+}
+"""What each part must have: the members of its protocol in `contracts`."""
+
+T = TypeVar("T")
+
+
+def _guarded(plugin: str, secrets: Secrets, make: Callable[[], T], *, in_words: tuple[type[Exception], ...] = ()) -> T:
+    """What a plugin's own code makes, which may raise anything, and quote what it was given.
+
+    Raises:
+        SinkHalted: it raised something; `in_words` are errors whose text is meant for the user.
+    """
+    try:
+        return make()
+    except (Exception, SystemExit) as error:
+        reason = (
+            str(error) if isinstance(error, in_words) else f"plugin '{plugin}' cannot be used: {type(error).__name__}: {error}"
+        )
+        raise SinkHalted(f"sink '{secrets.sink}': {secrets.mask(reason)}") from None
+
+
+def _judged(pointer: str, plugins: Iterable[str], judge: Callable[[], T]) -> T | list[ConfigError]:
+    """What the options of some plugins, whose config stands at `pointer`, are found to be."""
+    try:
+        return judge()
+    except (Exception, SystemExit) as error:
+        names = ", ".join(f"'{name}'" for name in plugins)
+        message = f"the options of {names} cannot be judged: code of theirs raised {type(error).__name__}; upgrade the plugin"
+        return [ConfigError("manifest_invalid", pointer, message)]
 
 
 BUNDLED = Registry(BUNDLED_PLUGINS, find_installed)
