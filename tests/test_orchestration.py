@@ -9,6 +9,7 @@ import pytest
 from hypaware_pipeline.errors import BadRequest
 from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName
+from hypaware_pipeline.orchestration import build
 from hypaware_pipeline.orchestration.build import broken_definitions, definitions_of
 from hypaware_pipeline.orchestration.partitions import RANGE_END_TAG, RANGE_START_TAG, daily_partitions, days_of, range_tags
 from hypaware_pipeline.orchestration.runner import Request, run_requests
@@ -232,6 +233,22 @@ def test_a_run_that_was_launched_over_a_range_without_days_fails_and_materialize
     (failed,) = (event for event in result.all_events if event.is_step_failure)
     assert "covers no day: its range is reversed, or lies after today or before 2026-06-04" in str(failed.step_failure_data.error)
     assert not instance.fetch_materializations(LOGS, limit=1).records
+
+
+def test_a_clock_before_the_first_day_is_said_by_an_export(cache, home, instance):
+    cache.with_day("2026-06-05")
+    installation = AnInstallation(home, cache.root)
+    with installation.installation.open_ledger() as ledger:
+        ledger.choose_first_day(Day("2999-01-01"), "test")
+    with pytest.raises(BadRequest, match="the clock stands before 2999-01-01"):
+        run(installation, instance, "2026-06-05")
+
+
+def test_a_key_prefix_may_be_one_text(cache, home):
+    cache.with_day("2026-06-05")
+    path = AnInstallation(home, cache.root).installation.config.path
+    keys = build.build_definitions(path, key_prefix="ours").resolve_asset_graph().get_all_asset_keys()
+    assert {key.path[0] for key in keys} == {"ours"}
 
 
 def test_the_code_location_loads_without_heavy_libraries(cache, home):

@@ -70,6 +70,14 @@ def test_a_schedule_runs_by_itself_in_utc_at_the_minutes_hypaware_means(cache, h
     assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
 
 
+def test_a_tick_under_a_clock_before_the_first_day_says_so(cache, home, instance):
+    cache.with_day("2026-06-05")
+    installation = an_installation(home, cache)
+    with installation.installation.open_ledger() as ledger:
+        ledger.choose_first_day(Day("2999-01-01"), "test")
+    assert skipped(installation, instance).startswith("the clock stands before 2999-01-01, where partitions begin")
+
+
 def test_a_sink_without_a_schedule_has_none(cache, home):
     cache.with_day("2026-06-05")
     defs = definitions_of(Blueprint.draw(AnInstallation(home, cache.root).installation))

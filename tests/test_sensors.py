@@ -46,6 +46,13 @@ def test_every_day_is_reported_once_with_its_fingerprint_as_data_version(install
     assert len(reported(instance)) == 2
 
 
+def test_under_a_clock_before_the_first_day_nothing_is_reported(installation, instance):
+    with installation.installation.open_ledger() as ledger:
+        ledger.choose_first_day("2999-01-01", "test")
+    assert tick(installation, instance).skip_message.startswith("the clock stands before 2999-01-01")
+    assert reported(instance) == []
+
+
 def test_only_changed_days_are_reported_and_a_compaction_changes_none(installation, instance, cache):
     cursor = tick(installation, instance).cursor
     cache.with_day("2026-06-05", rows=1)

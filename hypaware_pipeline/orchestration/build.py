@@ -41,7 +41,7 @@ _VALIDATING = "DAGSTER_IS_DEFS_VALIDATION_CLI"
 
 
 def build_definitions(
-    config: Path | str | None = None, *, key_prefix: Sequence[str] = (), env: Mapping[str, str] = os.environ
+    config: Path | str | None = None, *, key_prefix: Sequence[str] | str = (), env: Mapping[str, str] = os.environ
 ) -> dg.Definitions:
     """Everything one configuration shows, to be a code location or merged into one. Needs no network and no secret.
 
@@ -49,13 +49,13 @@ def build_definitions(
 
     Args:
         config: The config file; by default the one the environment leads to.
-        key_prefix: Put before every asset key, and with `_` before every other name.
+        key_prefix: Put before every asset key, and with `_` before every other name; a text alone is its only part.
         env: The environment.
 
     Raises:
         ConfigErrors: something in the file is wrong, and `dagster definitions validate` asks.
     """
-    names = Names(tuple(key_prefix))
+    names = Names((key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix))
 
     def draw() -> str:
         path = find_config_path(None if config is None else Path(config), env)

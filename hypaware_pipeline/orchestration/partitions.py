@@ -3,6 +3,9 @@
 Why checked here: Dagster runs a reversed range over zero partitions and a future range over days that do not exist yet, and
 reports success both times. Our own ranges are refused before they are launched, those of other launchers (GraphQL) when they run.
 
+Why no partition at all is an error of ours: a clock that stands before the first day makes none, and Dagster then answers with an
+index out of range.
+
 Why `undated` is folded into the first partition: Dagster's daily partitions are calendar days, and rows without a day must be
 exported by some run. Everywhere else `undated` is a day of its own.
 """
@@ -21,6 +24,19 @@ DAYS_TAG = "hypaware/days"
 def daily_partitions(first_day: Day) -> dg.DailyPartitionsDefinition:
     """Every UTC day from `first_day` to today, today included."""
     return dg.DailyPartitionsDefinition(start_date=date_of(first_day).isoformat(), timezone="UTC", end_offset=1)
+
+
+def last_partition(partitions: dg.DailyPartitionsDefinition) -> Day:
+    """Today, by the clock that Dagster has.
+
+    Raises:
+        BadRequest: there is no partition: the clock stands before the first day.
+    """
+    key = partitions.get_last_partition_key()
+    if key is None:
+        first = partitions.start.date().isoformat()
+        raise BadRequest(f"the clock stands before {first}, where partitions begin; set it right, or move the first day")
+    return Day(str(key))
 
 
 def days_of(keys: list[str], first_day: Day) -> list[Day]:

@@ -17,7 +17,7 @@ from hypaware_pipeline.model import DatasetName, Day, DayOutcome, SinkName
 from hypaware_pipeline.orchestration.build import definitions_of
 from hypaware_pipeline.orchestration.io_managers import Observer
 from hypaware_pipeline.orchestration.naming import Names
-from hypaware_pipeline.orchestration.partitions import daily_partitions, range_tags
+from hypaware_pipeline.orchestration.partitions import daily_partitions, last_partition, range_tags
 
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """The observer reports; Dagster's own event log would bury it. Everything stays in the instance, for the UI."""
@@ -53,13 +53,14 @@ def run_requests(
     """Run every request, one run per contiguous range of partitions; the observer is told of each day.
 
     Raises:
-        BadRequest: a day has no partition.
+        BadRequest: a day has no partition, or the clock stands before all of them.
     """
     counted = _Counting(observer)
     blueprint, names = Blueprint.draw(installation), Names()
     defs = definitions_of(blueprint, names=names, observer=counted)
     begins = blueprint.beginnings.first_day
     partitions = daily_partitions(begins)
+    last_partition(partitions)  # there is one at least
     keys = [Day(key) for key in partitions.get_partition_keys()]
     for request in requests:
         sink = installation.config.sinks[request.sink]
@@ -95,6 +96,9 @@ class _Counting:
 def _first_error(result: dg.ExecuteInProcessResult) -> str:
     for event in result.all_events:
         failure = event.event_specific_data if event.is_failure else None
+        ours = getattr(failure, "user_failure_data", None)  # of a `Failure`, whose message would begin with its class
+        if ours is not None and ours.description:
+            return str(ours.description)
         error = getattr(failure, "error", None)
         if error is not None:
             return str((error.cause or error).message).strip()

@@ -14,7 +14,7 @@ from functools import cache
 
 import dagster as dg
 
-from hypaware_pipeline.errors import CacheMissing
+from hypaware_pipeline.errors import BadRequest, CacheMissing
 from hypaware_pipeline.export.before_tick import run_before_tick
 from hypaware_pipeline.export.due import Asked, Scope, ask
 from hypaware_pipeline.export.installation import Installation
@@ -22,7 +22,7 @@ from hypaware_pipeline.export.plan import contiguous_ranges, partition_of
 from hypaware_pipeline.model import DatasetName, Day
 from hypaware_pipeline.orchestration.coverage import covered_partitions
 from hypaware_pipeline.orchestration.naming import Names
-from hypaware_pipeline.orchestration.partitions import range_tags
+from hypaware_pipeline.orchestration.partitions import last_partition, range_tags
 from hypaware_pipeline.orchestration.sink_assets import SinkAssets
 
 SINK_TAG = "hypaware/sink"
@@ -78,12 +78,11 @@ def _tick(
         found = covered_partitions(context.instance, list(of_dataset.values()), job=names.job(assets.sink.slug), keys=keys)
         return {name: found[asset] for name, asset in of_dataset.items()}
 
-    last_day = Day(str(assets.partitions.get_last_partition_key()))
-    scope = Scope(assets.begins, assets.first_day, last_day, covered)
     try:
+        scope = Scope(assets.begins, assets.first_day, last_partition(assets.partitions), covered)
         with installation.open_ledger() as ledger:
             asked = ask(installation, ledger, assets.sink, scope)
-    except CacheMissing as error:
+    except (BadRequest, CacheMissing) as error:
         return dg.SkipReason(str(error))
     ranges, left = _ranges(asked, _keys(assets)) if asked.days else ([], 0)
     said = [*said_before, *asked.said, *([f"{left} more ranges of days are due and left to the next tick"] if left else [])]

@@ -19,13 +19,14 @@ import dagster as dg
 
 from hypaware_pipeline.cache.layout import resolve_root
 from hypaware_pipeline.cache.versions import dataset_version
-from hypaware_pipeline.errors import CacheError
+from hypaware_pipeline.errors import BadRequest, CacheError
 from hypaware_pipeline.export.installation import Installation
 from hypaware_pipeline.export.plan import partition_of
 from hypaware_pipeline.export.verdicts import judge
 from hypaware_pipeline.model import UNDATED, DatasetName, Day, PartitionSummary
 from hypaware_pipeline.orchestration.checks import report_verdicts
 from hypaware_pipeline.orchestration.naming import Names
+from hypaware_pipeline.orchestration.partitions import last_partition
 from hypaware_pipeline.orchestration.sink_assets import SinkAssets
 
 DATA_VERSION_TAG = "dagster/data_version"
@@ -40,6 +41,7 @@ def cache_sensor(
     """Reports changed days of the cache as materializations of its assets. `datasets` are names by slug."""
 
     def evaluate(context: dg.SensorEvaluationContext) -> str | None:
+        last_partition(partitions)  # there is one at least
         keys = [Day(key) for key in partitions.get_partition_keys()]
         left = EVENTS_PER_TICK
         for slug, dataset in datasets.items():
@@ -118,7 +120,7 @@ def _sensor(
             if now is not None and context.cursor == now:
                 return dg.SkipReason("nothing changed")
             left = evaluate(context)
-        except CacheError as error:
+        except (BadRequest, CacheError) as error:
             return dg.SkipReason(str(error))
         return dg.SensorResult(skip_reason=dg.SkipReason(left or "reported"), cursor=None if left else now)
 
