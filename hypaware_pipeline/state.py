@@ -12,6 +12,7 @@ Environment and home enter as `env`; only the per-user directory is the platform
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +52,8 @@ def dagster_home(env: Mapping[str, str], checkout: Path | None) -> Path:
         home.mkdir(parents=True, exist_ok=True)
         _place_once(PACKAGE_DIR / "data" / "dagster.yaml", home / "dagster.yaml")
     except OSError as error:
+        with suppress(OSError):
+            home.rmdir()  # an empty one would be taken for somebody's next time, and go without its settings
         raise StateUnusable(f"cannot make Dagster's home {home}: {error.strerror}; {remedy}") from error
     return home
 
@@ -106,5 +109,9 @@ def _place_once(packaged: Path, target: Path) -> None:
     if target.exists():
         return
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
-    unfinished.write_bytes(packaged.read_bytes())
-    unfinished.replace(target)
+    try:
+        unfinished.write_bytes(packaged.read_bytes())
+        unfinished.replace(target)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise

@@ -1,6 +1,7 @@
 """Where state lives: homes, the state directory, the packaged dagster.yaml."""
 
 import os
+import resource
 import stat
 import subprocess
 import sys
@@ -84,6 +85,17 @@ def test_a_dagster_home_that_cannot_be_made_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StateUnusable, match=r"cannot make Dagster's home .*file/home: Not a directory; set DAGSTER_HOME"):
         dagster_home({"DAGSTER_HOME": str(tmp_path / "file" / "home")}, None)
+
+
+def test_a_dagster_home_that_did_not_get_the_packaged_file_is_not_left_behind_as_if_it_were_somebodys(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        with pytest.raises(StateUnusable, match=r"cannot make Dagster's home .*: File too large"):
+            dagster_home({"DAGSTER_HOME": str(tmp_path / "home")}, None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not (tmp_path / "home").exists()
 
 
 def test_the_checkouts_dagster_yaml_is_the_packaged_one() -> None:
