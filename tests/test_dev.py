@@ -44,7 +44,9 @@ def dev(tmp_path, config):
         environment = {**os.environ, "DAGSTER_HOME": str(tmp_path / "dagster"), "HOME": str(tmp_path)}
         command = [sys.executable, "-c", "from hypaware_pipeline.cli import main; main()", "dev", "--config", config, *arguments]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        started.append(subprocess.Popen(command, cwd=here, env=environment, start_new_session=True, **pipes))
+        started.append(
+            subprocess.Popen(command, cwd=here, env=environment, start_new_session=True, preexec_fn=ignore_sigint, **pipes)
+        )
         return started[-1]
 
     yield start
@@ -53,6 +55,11 @@ def dev(tmp_path, config):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
+
+
+def ignore_sigint():
+    """As shells do for what a script starts in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def a_free_port():
@@ -96,7 +103,7 @@ def test_dev_shows_the_assets_wherever_it_was_started_alone_on_its_home_and_ends
     assert second.returncode == 2
     assert f"already runs on Dagster's home {tmp_path / 'dagster'}; stop that one" in refused
 
-    os.killpg(process.pid, signal.SIGTERM)
+    process.terminate()
     printed, _ = process.communicate(timeout=HANGS_AFTER)
     assert "Warning: Function" not in printed
     with (tmp_path / "dagster" / ".dev.lock").open("rb") as lock:

@@ -2,6 +2,9 @@
 
 Why this process is replaced: signals then reach Dagster itself, which ends all of its children on one of them.
 
+Why SIGINT is heeded again first: shells have what a script starts with `&` ignore it, Dagster does with SIGTERM what it does with
+SIGINT, and nothing but SIGKILL, which leaves its children behind, would end it.
+
 Why it runs in Dagster's home: Dagster puts the directory it was started in on the import path of each of its processes, where
 any `queue.py` of somebody's would take the place of a library. What the environment says relative to here is made absolute first.
 
@@ -14,6 +17,7 @@ is forgone.
 
 import fcntl
 import os
+import signal
 import socket
 import sys
 from collections.abc import Mapping
@@ -55,6 +59,7 @@ def dev_command(config: Path | None, *, port: int, env: Mapping[str, str]) -> No
         settings[HYPAWARE_VARIABLE] = str(hypaware)
     typer.echo(f"Dagster on http://{_HOST}:{port} for {path}, its home {home}; ready in half a minute, Ctrl-C ends it")
     sys.stdout.flush()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.chdir(home)
     os.execve(sys.executable, [sys.executable, *arguments], {**env, **settings})  # noqa: S606  no shell wanted
 
