@@ -16,9 +16,12 @@ unexport PYTHONPATH PYTHONHOME PIP_TARGET PIP_PREFIX
 export PIP_USER := 0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# One more than there are cores, at most four: tests that wait for a daemon or a browser leave theirs idle.
+WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -lt 4 ] && echo $$((n + 1)) || echo 4)
+
 # Tests find a cache, a config or a Dagster instance only where they put one.
 PYTEST := env -u DAGSTER_HOME -u HYP_HOME -u HYPAWARE_PIPELINE_CONFIG -u HYPAWARE_LEDGER_URL \
-	$(PY) -m pytest -n auto --maxprocesses 4 --dist loadgroup
+	$(PY) -m pytest -n $(WORKERS)
 
 # One test wants a browser. Where it cannot be had it fails and says so; the others are worth running all the same.
 BROWSER := sh scripts/find-chromium --install >/dev/null || true

@@ -5,12 +5,18 @@ Why the usual run draws the same examples every time: a change must not turn red
 
 Why an instance of Dagster is shared by the tests of a file: making one takes a second, emptying it does not. A PostgreSQL server,
 which takes as long, is shared by all tests of a process; each makes a database of its own.
+
+Why some files stay together: the tests of README.md share one installation, which takes minutes, and of the daemons of the others
+one at a time is enough. pytest-xdist's own groups are names appended to test ids, which pytest 9.2 no longer lets it append.
 """
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.builders import a_cache
+
+TOGETHER = {"test_readme.py": "readme", "test_daemon.py": "daemon", "test_browser.py": "daemon", "test_dev.py": "daemon"}
 
 # No deadlines: how long an example takes says nothing about the code on a machine that others share.
 settings.register_profile("usual", derandomize=True, deadline=None, database=None, print_blob=True)
@@ -18,6 +24,20 @@ settings.register_profile(
     "long", max_examples=2_000, deadline=None, database=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("usual")
+
+
+class Together(LoadScopeScheduling):
+    """Hands every test to the next free process, but those of some files to one. Such files come first: they take longest."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0].rpartition("/")[2]
+        return TOGETHER.get(file, nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Asked of the process that hands tests out."""
+    return Together(config, log)
 
 
 @pytest.fixture

@@ -115,7 +115,6 @@ def figure(page: Page, name: str) -> Locator:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("daemon")
 def test_days_chosen_in_the_asset_graph_are_exported_and_the_figures_of_a_day_are_shown(page, home, days, tmp_path):
     camera = Camera(page, tmp_path)
     first, *_, last = complete = days[:-1]

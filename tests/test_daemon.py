@@ -17,7 +17,7 @@ from tests.daemon import ADagster
 from tests.installations import JSONL, AnInstallation
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("daemon")]
+pytestmark = pytest.mark.slow
 
 FIVE = ["2026-06-01", "2026-06-02", "2026-06-03", "2026-06-04", "2026-06-05"]
 BAD = "2026-06-03"

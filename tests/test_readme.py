@@ -21,7 +21,7 @@ from tests.newcomer import Newcomer
 README = (ROOT / "README.md").read_text("utf-8")
 CACHE = ROOT / "tests" / "data" / "lived"
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("readme")]
+pytestmark = pytest.mark.slow
 
 
 @dataclass(frozen=True)
