@@ -14,6 +14,10 @@ from typing import Literal
 class PipelineError(Exception):
     """Base of every error this project raises on purpose. Its text is fit to be shown to the user."""
 
+    def __str__(self) -> str:
+        """The text; bytes of a path that are no text are spelled out, so that any terminal and database takes it."""
+        return super().__str__().encode("utf-8", "backslashreplace").decode()
+
 
 # --- what a sink answers -------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 import datetime as dt
 import json
+import os
 import shutil
 
 import pytest
@@ -247,3 +248,31 @@ def test_the_demo_leaves_a_directory_alone_that_is_no_demo(run, tmp_path):
     assert code == 2
     assert "precious.txt" in err or "holds" in err
     assert (tmp_path / "precious.txt").read_text() == "mine"
+
+
+def test_a_directory_whose_name_is_no_text_is_named_and_stops_nothing_else(run, config, cache):
+    cache.with_day("2026-06-05").with_day("2026-06-05", dataset="ai_gateway_messages", source="claude")
+    datasets = cache.root / "datasets"
+    (datasets / "logs").rename(datasets / os.fsdecode(b"lo\xffgs"))
+    code, out, err = run("export", "archive", "--config", str(config))
+    assert code == 1
+    assert [line.split()[1:4] for line in out.splitlines()[1:]] == [["ai_gateway_messages", "1", "3"], ["lo\\xffgs", "0", "0"]]
+    assert "not exported: archive/lo\\xffgs 2026-06-05" in err
+    assert "its path is not UTF-8" in err
+
+
+def test_a_demo_that_cannot_be_written_says_where_to(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = run("demo", "--dir", str(tmp_path / "file" / "demo"))
+    assert code == 2
+    assert "name another directory with --dir" in err
+
+
+def test_a_shell_in_a_directory_that_was_removed_is_told_so(run, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    code, _, err = run("status")
+    assert code == 2
+    assert "was removed" in err

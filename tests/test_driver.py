@@ -3,6 +3,7 @@ import gzip
 import hashlib
 import json
 import shutil
+import sys
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ from hypaware_pipeline.export.driver import PIN_ATTEMPTS, Exporter
 from hypaware_pipeline.export.installation import build_sink
 from hypaware_pipeline.export.plan import Reason
 from hypaware_pipeline.model import DatasetName, Day, ExportBatch, ExportOptions, SinkName
+from hypaware_pipeline.sinks.encoders.jsonl import JsonlEncoder
 from tests.builders import a_log
 from tests.installations import JSONL, NOW, AnInstallation
 
@@ -214,6 +216,24 @@ def test_a_day_that_fails_does_not_stop_the_others(cache, home):
     outcomes = installation.export(["2026-06-04", "2026-06-05", "2026-06-06"])
     assert statuses(outcomes) == {"2026-06-04": "exported", "2026-06-05": "failed", "2026-06-06": "exported"}
     assert "day=2026-06-05" in outcomes[1].error
+
+
+def test_an_encoder_that_exits_ends_its_day_and_not_the_run(cache, home, monkeypatch):
+    cache.with_day("2026-06-05", rows=1).with_day("2026-06-06", rows=2)
+    installation = AnInstallation(home, cache.root)
+    encode = JsonlEncoder.encode
+    calls = []
+
+    def exiting(self, *arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            sys.exit(0)
+        return encode(self, *arguments)
+
+    monkeypatch.setattr(JsonlEncoder, "encode", exiting)
+    first, second = installation.export()
+    assert (first.status, second.status) == ("failed", "exported")
+    assert "SystemExit" in first.error
 
 
 def test_a_sink_that_halts_twice_is_not_tried_with_the_remaining_days(cache, home):

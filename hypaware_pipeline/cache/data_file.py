@@ -186,7 +186,7 @@ def _opened(path: Path, dictionaries: Sequence[str] = (), metadata: pq.FileMetaD
             yield parquet
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         raise SourceUnreadable(
             f"{path}: the data file cannot be read ({error}); it is damaged, restore it or purge its rows"
         ) from error

@@ -269,6 +269,8 @@ def _read_rows(file: DataFile, recipe: Recipe) -> FileRows:
             parts = [(raw_days(batch, recipe), row_hashes(batch, recipe)) for batch in batches]
     except FileNotFoundError:
         raise
+    except UnicodeEncodeError:
+        raise SourceUnreadable(f"data file '{file.path}' cannot be opened: its path is not UTF-8; rename the directory") from None
     # A damaged column name is no Arrow error: it is met when pyarrow makes text of it.
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise _damaged(file, str(error)) from None

@@ -100,12 +100,12 @@ def dataset_names(root: Path) -> tuple[DatasetName, ...]:
         CacheMissing: the root is gone or cannot be listed.
     """
     try:
-        names = sorted(entry.name for entry in (root / _DATASETS).iterdir() if entry.name not in _SKIPPED and entry.is_dir())
+        entries = [entry for entry in (root / _DATASETS).iterdir() if entry.name not in _SKIPPED and entry.is_dir()]
     except OSError as error:
         raise CacheMissing(
             f"the cache at '{root}' cannot be listed: {error.strerror}; check the path and its permissions"
         ) from None
-    return tuple(DatasetName(name) for name in names if next(_partitions(root / _DATASETS / name, 0), None) is not None)
+    return tuple(sorted(DatasetName(_readable(entry.name)) for entry in entries if next(_partitions(entry, 0), None) is not None))
 
 
 def source_locations(root: Path, dataset: DatasetName) -> tuple[SourceLocation, ...]:
@@ -115,22 +115,35 @@ def source_locations(root: Path, dataset: DatasetName) -> tuple[SourceLocation, 
     one at the dataset's own root is called `all`. Where two directories would get one name, those that have it by joining
     carry a short digest of their path.
     """
-    top = root / _DATASETS / dataset
+    top = _directory_of(root, dataset)
     named: dict[SourceName, SourceLocation] = {}
     joined = []
     for directory in _partitions(top, 0):
         segments = directory.relative_to(top).parts
         if len(segments) == 1 and segments[0].startswith("source="):
-            name = SourceName(segments[0].removeprefix("source="))
+            name = SourceName(_readable(segments[0].removeprefix("source=")))
             named[name] = SourceLocation(dataset, name, directory)
         else:
-            joined.append((SourceName(",".join(segments) or "all"), "/".join(segments), directory))
+            joined.append((SourceName(_readable(",".join(segments)) or "all"), "/".join(segments), directory))
     for name, path, directory in sorted(joined):
         # surrogateescape: a directory name need not be valid UTF-8.
         digest = sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:8]
         free = name if name not in named else SourceName(f"{name}~{digest}")
         named[free] = SourceLocation(dataset, free, directory)
     return tuple(named[name] for name in sorted(named))
+
+
+def _readable(name: str) -> str:
+    """A directory's name as text that can be shown and kept; bytes of it that are no text are spelled out."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _directory_of(root: Path, dataset: DatasetName) -> Path:
+    """Where a dataset lies; only one whose name had to be spelled out is looked for."""
+    direct = root / _DATASETS / dataset
+    if "\\x" in dataset and not direct.exists():
+        return next((entry for entry in (root / _DATASETS).iterdir() if _readable(entry.name) == dataset), direct)
+    return direct
 
 
 def read_cursor(location: SourceLocation) -> Cursor:

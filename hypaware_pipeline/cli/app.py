@@ -44,6 +44,7 @@ def _say_version(wanted: bool) -> None:
 def main() -> None:
     """Run the command line; errors of ours become one message on stderr and an exit code."""
     try:
+        _ensure_somewhere()
         app()
     except (BadRequest, CacheMissing, ConfigErrors, StateUnusable) as error:
         _say(error)
@@ -51,6 +52,13 @@ def main() -> None:
     except PipelineError as error:
         _say(error)
         sys.exit(EXIT_SOME_NOT)
+
+
+def _ensure_somewhere() -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise BadRequest("the directory this shell is in was removed; go to another one first") from None
 
 
 @app.callback()

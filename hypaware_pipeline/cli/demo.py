@@ -94,8 +94,11 @@ def _start_afresh(home: Path) -> None:
         what = f"holds {', '.join(strange[:3])}" if strange else "is no directory"
         raise BadRequest(f"{home} {what}; the demo starts afresh each time and wants a directory of its own, see --dir")
     shutil.rmtree(home, ignore_errors=True)
-    home.mkdir(parents=True)
-    (home / CONFIG_NAME).write_text(json.dumps(_CONFIG, indent=2) + "\n", encoding="utf-8")
+    try:
+        home.mkdir(parents=True)
+        (home / CONFIG_NAME).write_text(json.dumps(_CONFIG, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BadRequest(f"the demo cannot be written to {home} ({error.strerror}); name another directory with --dir") from None
 
 
 def _write_cache(root: Path, installation: Installation) -> None:

@@ -154,7 +154,7 @@ class Exporter:
                     yield self._failed(rows.dataset, day, str(error), seconds=time.monotonic() - started)
                 except PipelineError as error:
                     yield self._failed(rows.dataset, day, str(error), seconds=time.monotonic() - started)
-                except Exception as error:
+                except (Exception, SystemExit) as error:  # a plugin that exits ends its day, not the run
                     trace = self.sink.mask(traceback.format_exc())
                     log.error("exporting %s %s to %s\n%s", rows.dataset, day, self.sink.name, trace)
                     reason = f"unexpected {type(error).__name__}: {error}"
