@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from hypaware_pipeline.cli import demo, main
+from hypaware_pipeline.sinks.encoders.jsonl import JsonlEncoder
 from tests.installations import JSONL, write_config
 
 YEAR_LATER = "2027-06-10"
@@ -276,3 +277,17 @@ def test_a_shell_in_a_directory_that_was_removed_is_told_so(run, tmp_path, monke
     code, _, err = run("status")
     assert code == 2
     assert "was removed" in err
+
+
+def test_what_an_encoder_prints_is_no_part_of_the_answer(run, config, cache, monkeypatch):
+    cache.with_day("2026-06-05")
+    encode = JsonlEncoder.encode
+
+    def talking(self, *arguments):
+        print("encoding")
+        return encode(self, *arguments)
+
+    monkeypatch.setattr(JsonlEncoder, "encode", talking)
+    code, out, err = run("export", "feed", "--config", str(config), "--json")
+    assert (code, [each["status"] for each in documents(out)]) == (0, ["exported"])
+    assert "encoding" in err

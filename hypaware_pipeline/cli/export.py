@@ -1,7 +1,9 @@
 """`hypaware-pipeline export`: what is due now, through Dagster in this process."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
 
@@ -25,8 +27,10 @@ def export_command(
         BadRequest, ConfigErrors, CacheMissing, StateUnusable: the request cannot be carried out as it stands.
         LedgerError: the ledger cannot be read.
     """
-    installation = Installation.load(find_config_path(config, env), env)
-    return export_due(installation, selection, Report(as_json=as_json), env=env, dry_run=dry_run)
+    report = Report(as_json=as_json)
+    with redirect_stdout(sys.stderr):  # the answer is the report's alone, whatever a plugin prints
+        installation = Installation.load(find_config_path(config, env), env)
+        return export_due(installation, selection, report, env=env, dry_run=dry_run)
 
 
 def export_due(

@@ -33,6 +33,7 @@ class Report:
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
+        self._stdout = sys.stdout  # as it is now: while the work is done it leads elsewhere
         self._out = answer_console()
         self._err = Console(file=sys.stderr, highlight=False)
         self._totals: dict[tuple[str, str], dict[str, int]] = {}
@@ -139,7 +140,7 @@ class Report:
 
     def _document(self, **fields: Any) -> None:
         if self._as_json:
-            typer.echo(json.dumps(fields, ensure_ascii=False))
+            typer.echo(json.dumps(fields, ensure_ascii=False), file=self._stdout)
 
 
 _CAUSES = {"new": "green", "drift": "yellow", "stale": "magenta", "unreadable": "bold red", "asked": "cyan"}
