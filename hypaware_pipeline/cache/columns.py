@@ -36,8 +36,8 @@ class _Problems:
 
     reasons: dict[int, list[str]] = field(default_factory=dict)
 
-    def add(self, column: Column, row: int, reason: str) -> None:
-        self.reasons.setdefault(row, []).append(f"column '{column.name}': {reason}")
+    def add(self, column: str, row: int, reason: str) -> None:
+        self.reasons.setdefault(row, []).append(f"column '{column}': {reason}")
 
     def to_array(self, rows: int) -> pa.Array:
         if not self.reasons:
@@ -51,30 +51,57 @@ def file_columns(dataset: Dataset, schema: pa.Schema) -> list[str]:
     return [name for name in dict.fromkeys(schema.names) if name in wanted]
 
 
-def convert(raws: Sequence[pa.RecordBatch], dataset: Dataset, connection: duckdb.DuckDBPyConnection) -> list[pa.RecordBatch]:
-    """Batches of data files as batches of the dataset: its columns in order, then the sequence, then the problems.
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A batch of a data file whose VARIANT columns are text already: the other columns as stored, the texts, what was wrong."""
 
-    A column without a value has Arrow's null type until it is `finished`. `connection` is any DuckDB connection; it decodes the
-    VARIANT columns of all batches in one query.
+    stored: pa.RecordBatch
+    texts: Mapping[str, pa.Array]
+    problems: _Problems
+
+
+def decode(raws: Sequence[pa.RecordBatch], dataset: Dataset, connection: duckdb.DuckDBPyConnection) -> list[Decoded]:
+    """The first half of the way: batches of data files, the VARIANT columns of all decoded in one query.
+
+    Args:
+        raws: Columns as the files have them.
+        dataset: Says which columns are JSON.
+        connection: Any DuckDB connection.
     """
-    columns = [*dataset.columns, _SEQ]
+    encoded = [
+        (at, name, raw.column(name))
+        for at, raw in enumerate(raws)
+        for name in (column.name for column in dataset.columns if column.type is ColumnType.JSON)
+        if name in raw.schema.names and variant.is_variant(raw.schema.field(name).type)
+    ]
+    texts: list[dict[str, pa.Array]] = [{} for _ in raws]
     problems = [_Problems() for _ in raws]
-    decoded = _decode_variants(raws, columns, connection, problems)
-    return [_typed_batch(raw, columns, texts, bad) for raw, texts, bad in zip(raws, decoded, problems, strict=True)]
+    for (at, name, _), found in zip(encoded, variant.decode([array for _, _, array in encoded], connection), strict=True):
+        texts[at][name] = found.array
+        for row, reason in found.problems.items():
+            problems[at].add(name, row, reason)
+    # What was decoded is let go of: as stored it can be large.
+    stored = [raw.drop_columns(list(found)) for raw, found in zip(raws, texts, strict=True)]
+    return list(map(Decoded, stored, texts, problems))
 
 
-def _typed_batch(
-    raw: pa.RecordBatch, columns: Sequence[Column], decoded: Mapping[str, pa.Array], problems: _Problems
-) -> pa.RecordBatch:
-    stored = set(raw.schema.names)
+def typed(decoded: Decoded, dataset: Dataset) -> pa.RecordBatch:
+    """The second half: the dataset's columns in order, then the sequence, then the problems.
+
+    A column without a value has Arrow's null type until it is `finished`.
+    """
+    stored, problems = decoded.stored, decoded.problems
+    names = set(stored.schema.names)
+    columns = [*dataset.columns, _SEQ]
     arrays = [
-        decoded[column.name]
-        if column.name in decoded
-        else _typed(raw.column(column.name) if column.name in stored else None, column, raw.num_rows, problems)
+        decoded.texts[column.name]
+        if column.name in decoded.texts
+        else _typed(stored.column(column.name) if column.name in names else None, column, stored.num_rows, problems)
         for column in columns
     ]
-    names = [*(column.name for column in columns), PROBLEM_COLUMN]
-    return pa.RecordBatch.from_arrays([*arrays, problems.to_array(raw.num_rows)], names=names)
+    return pa.RecordBatch.from_arrays(
+        [*arrays, problems.to_array(stored.num_rows)], names=[*(column.name for column in columns), PROBLEM_COLUMN]
+    )
 
 
 def finished(batch: pa.RecordBatch, dataset: Dataset) -> pa.RecordBatch:
@@ -86,30 +113,6 @@ def finished(batch: pa.RecordBatch, dataset: Dataset) -> pa.RecordBatch:
     ]
     fields = [pa.field(name, array.type) for name, array in zip(batch.schema.names, arrays, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, metadata=TEXT_CHECKED))
-
-
-def _decode_variants(
-    raws: Sequence[pa.RecordBatch],
-    columns: Sequence[Column],
-    connection: duckdb.DuckDBPyConnection,
-    problems: Sequence[_Problems],
-) -> list[dict[str, pa.Array]]:
-    """The VARIANT columns of all batches, decoded in one go."""
-    encoded = [
-        (at, column, raw.column(column.name))
-        for at, raw in enumerate(raws)
-        for column in columns
-        if column.type is ColumnType.JSON
-        and column.name in raw.schema.names
-        and variant.is_variant(raw.schema.field(column.name).type)
-    ]
-    decoded: list[dict[str, pa.Array]] = [{} for _ in raws]
-    all_texts = variant.decode([array for _, _, array in encoded], connection)
-    for (at, column, _), texts in zip(encoded, all_texts, strict=True):
-        decoded[at][column.name] = texts.array
-        for row, reason in texts.problems.items():
-            problems[at].add(column, row, reason)
-    return decoded
 
 
 def _typed(array: pa.Array | None, column: Column, rows: int, problems: _Problems) -> pa.Array:
@@ -129,23 +132,23 @@ def _typed_dictionary(array: pa.DictionaryArray, column: Column, problems: _Prob
     if bad:
         by_row = indices.fill_null(-1).to_numpy(zero_copy_only=False)
         for row in np.flatnonzero(np.isin(by_row, list(bad))):
-            problems.add(column, int(row), bad[int(by_row[row])])
+            problems.add(column.name, int(row), bad[int(by_row[row])])
     if dictionary.null_count or column.type not in (ColumnType.STRING, ColumnType.JSON):
         return dictionary.take(indices)
     return pa.DictionaryArray.from_arrays(indices, dictionary)
 
 
-def _converted(array: pa.Array, column: Column, blame: Callable[[Column, int, str], None]) -> pa.Array:
+def _converted(array: pa.Array, column: Column, blame: Callable[[str, int, str], None]) -> pa.Array:
     """Convert a plain array; a row that cannot be converted becomes null and is blamed."""
     kernel = _kernel(array.type, column.type)
     target = ARROW_TYPES[column.type]
     if kernel is None:
         for row in np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False)):
-            blame(column, int(row), f"stored as {_name(array.type)}, which cannot become {column.type}")
+            blame(column.name, int(row), f"stored as {_name(array.type)}, which cannot become {column.type}")
         return pa.nulls(len(array), target)
 
     def give_up(start: int, stop: int, reason: str) -> pa.Array:
-        blame(column, start, f"stored as {_name(array.type)}, cannot become {column.type}: {reason}")
+        blame(column.name, start, f"stored as {_name(array.type)}, cannot become {column.type}: {reason}")
         return pa.nulls(stop - start, target)
 
     pieces = attempt(

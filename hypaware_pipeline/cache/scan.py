@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from hypaware_pipeline.cache import spill, variant
 from hypaware_pipeline.cache.batches import compact, take
-from hypaware_pipeline.cache.columns import convert, file_columns, finished
+from hypaware_pipeline.cache.columns import Decoded, decode, file_columns, finished, typed
 from hypaware_pipeline.cache.data_file import MOST_READ_ROWS, READ_BYTES, DataFile, Habits, unshred
 from hypaware_pipeline.cache.sorting import Sorter
 from hypaware_pipeline.model import SEQ_COLUMN, Dataset, Day
@@ -130,11 +130,11 @@ class Scan:
         waiting = self._waiting_room(day)
         # Closed in any case: a thread that went on reading would change what is known to be left.
         with (
-            closing(_ahead(list(_joined(pieces)) for pieces in _gathered(self._pieces(day)))) as gathered,
+            closing(_ahead(_gathered(self._pieces(day)))) as gathered,
             closing(_ahead(self._decoded(pieces) for pieces in gathered)) as groups,
         ):
             for decoded in groups:
-                for rows_day, rows in _by_day(decoded):
+                for rows_day, rows in self._by_day(decoded):
                     if rows_day == day:
                         sorter.add(rows)
                     else:
@@ -185,18 +185,17 @@ class Scan:
         with DataFile(copy, self._habits) as file:
             yield file
 
-    def _decoded(self, pieces: Sequence[_Piece]) -> list[tuple[_Piece, pa.RecordBatch]]:
-        """Each piece and its rows as the dataset has them."""
-        return list(zip(pieces, convert([piece.raw for piece in pieces], self._dataset, self._connection), strict=True))
+    def _decoded(self, pieces: Sequence[_Piece]) -> list[tuple[_Piece, Decoded]]:
+        joined = list(_joined(pieces))
+        return list(zip(joined, decode([piece.raw for piece in joined], self._dataset, self._connection), strict=True))
 
-
-def _by_day(decoded: Sequence[tuple[_Piece, pa.RecordBatch]]) -> Iterator[tuple[Day, pa.RecordBatch]]:
-    """The rows of some pieces, each with its place, shared out by day."""
-    for piece, rows in decoded:
-        placed = rows.append_column(_ORDER, piece.raw.column(_ORDER))
-        for day, own in piece.by_day.items():
-            whole = len(own) == placed.num_rows
-            yield day, compact(placed) if whole else take(placed, pa.array(own))
+    def _by_day(self, decoded: Sequence[tuple[_Piece, Decoded]]) -> Iterator[tuple[Day, pa.RecordBatch]]:
+        """The rows of some pieces as the dataset has them, each with its place, shared out by day."""
+        for piece, half in decoded:
+            placed = typed(half, self._dataset).append_column(_ORDER, piece.raw.column(_ORDER))
+            for day, own in piece.by_day.items():
+                whole = len(own) == placed.num_rows
+                yield day, compact(placed) if whole else take(placed, pa.array(own))
 
 
 def _wanted_rows(raw: pa.RecordBatch, group: _Group, position: int, ordinal: int) -> Iterator[_Piece]:
