@@ -69,7 +69,8 @@ def record_all(home: str, cache: str, *, sinks: dict[str, str]) -> None:
         for name in reader.dataset_names():
             for summary in reader.pin(name).partitions().values():
                 for sink in installation.config.sinks.values():
-                    ledger.record(_receipt(sink, ledger.id, summary))
+                    standing = ledger.recorded(sink.name, summary.dataset, summary.day)
+                    ledger.record(_receipt(sink, ledger.id, summary), replaces=standing)
 
 
 def _survey(installation: Installation, ledger: Ledger) -> Iterator[DatasetPlan]:

@@ -31,6 +31,17 @@ def test_an_unknown_benchmark_is_refused_with_those_there_are() -> None:
     assert "no benchmark named speed; there are throughput, memory" in done.stderr
 
 
+def test_what_a_benchmark_records_it_can_record_again(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, quick=True)
+    cache = str(tmp_path / "cache")
+    lab.run(Side("benchmarks.caches:fill_logs", {"cache": cache, "rows": 40, "one_file": False, "rows_per_file": 20}))
+    with lab.scratch() as home:
+        for _ in range(2):
+            lab.run(
+                Side("benchmarks.installations:record_all", {"home": str(home), "cache": cache, "sinks": {"archive": "parquet"}})
+            )
+
+
 def test_a_side_runs_in_a_process_of_its_own_and_answers_with_figures(tmp_path: Path) -> None:
     lab = Lab(tmp_path, quick=True)
     cache = str(tmp_path / "cache")
