@@ -417,6 +417,28 @@ def as_recorded(installation, day="2026-06-05"):
     return recorded
 
 
+def test_a_sink_that_is_closed_finishes_the_day_at_hand_and_begins_no_other(cache, home):
+    days = [Day("2026-06-04"), Day("2026-06-05"), Day("2026-06-06")]
+    for day in days:
+        cache.with_day(day)
+    installation = AnInstallation(home, cache.root)
+    sink = build_sink(installation.installation.config.sinks[SinkName("feed")], installation.env)
+    outcomes = []
+    with installation.installation.open_ledger() as ledger:
+        exporter = Exporter(sink, ledger, installation.installation.clock)
+        rows = installation.installation.slice(DatasetName("logs"), days)
+
+        def told(outcome):
+            outcomes.append(outcome)
+            exporter.close()
+
+        result = exporter.export_batch(ExportBatch(DatasetName("logs"), tuple(days), rows), ExportOptions(told))
+    assert [outcome.status for outcome in outcomes] == ["exported", "failed", "failed"]
+    assert (result.status, sorted(result.retry_partitions)) == ("partial", days[1:])
+    assert "was ended" in outcomes[1].error
+    assert installation.due() == days[1:]
+
+
 def test_an_export_that_was_overtaken_after_it_wrote_exports_the_day_again(cache, home):
     """The older object lay where the newer receipt pointed, and nothing was due."""
     cache.with_day("2026-06-05", rows=2).with_day("2026-06-06", rows=1)

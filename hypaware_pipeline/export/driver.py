@@ -26,11 +26,12 @@ Why every exception ends at the day: a run covers many days, and a defect that o
 """
 
 import logging
+import threading
 import time
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -98,6 +99,14 @@ class Exporter:
     sink: ConfiguredSink
     ledger: Ledger
     clock: Callable[[], datetime]
+    _ended: threading.Event = field(default_factory=threading.Event, init=False, repr=False)
+
+    def flush(self) -> None:
+        """Nothing is held back: every day is confirmed before the next begins."""
+
+    def close(self) -> None:
+        """See `Sink.close`. The day at hand is finished: it is whole or not there."""
+        self._ended.set()
 
     def export_batch(self, batch: ExportBatch[CacheSlice], options: ExportOptions) -> ExportResult:
         """See `Sink.export_batch`."""
@@ -140,6 +149,9 @@ class Exporter:
         with pin.read(days, spill_dir=rows.spill_dir, memory_bytes=SCAN_MEMORY_BYTES) as reader:
             opened = _Opened(pin, reader, rows.spill_dir, claim, unnamed)
             for day in days:
+                if self._ended.is_set():
+                    yield self._failed(rows.dataset, day, "the export was ended before this day was begun", seconds=0.0)
+                    continue
                 if len(halts) == HALTS_IN_A_ROW:
                     yield self._failed(rows.dataset, day, halts[-1], seconds=0.0)
                     continue

@@ -10,6 +10,7 @@ by an event, and emits one for *every* partition of the run when the output retu
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,9 @@ class SinkIOManager(dg.ConfigurableIOManager):
                 by_partition.setdefault(partition_of(outcome.day, Day(self.first_day)), []).append(outcome)
 
             exporter: Sink[CacheSlice] = Exporter(sink, ledger, utc_now)
-            result = exporter.export_batch(ExportBatch(obj.dataset, tuple(obj.days), obj), ExportOptions(told))
+            with closing(exporter):
+                result = exporter.export_batch(ExportBatch(obj.dataset, tuple(obj.days), obj), ExportOptions(told))
+                exporter.flush()
         done = ", ".join((counted(result.partitions_exported, "day"), counted(result.rows, "row"), f"{result.bytes} bytes"))
         context.log.info(f"{self.sink}/{obj.dataset}: {result.status}; {done}")
         retry = {partition_of(day, Day(self.first_day)) for day in result.retry_partitions}

@@ -227,3 +227,14 @@ class Sink(Protocol[RowsT]):
     def export_batch(self, batch: ExportBatch[RowsT], options: ExportOptions) -> ExportResult:
         """Export a batch. What one day meets is in the answer, and costs no other day; nothing is raised for it."""
         ...
+
+    def flush(self) -> None:
+        """Send what is held back. Called after the last batch of a run."""
+        ...
+
+    def close(self) -> None:
+        """Begin nothing more and end any wait; days that were not begun are answered as failed.
+
+        Called at the end of a run whatever became of it, and from any thread to end one early. More than once is no error.
+        """
+        ...
