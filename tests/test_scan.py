@@ -287,6 +287,17 @@ def test_a_variant_whose_writer_gave_up_its_dictionary_half_way_reads_whole(tmp_
     assert [row["body"] for row in one(NAMED, path, tmp_path)] == [f'"{text}"' for text in texts]
 
 
+def test_every_large_file_of_a_table_keeps_its_dictionaries(tmp_path):
+    long = [f"a long text {number} " * 100 for number in range(3)]
+    paths = [write(tmp_path / f"{at}.parquet", {"name": long * 2_000}) for at in range(3)]
+    habits = data_file.Habits()
+    for path in paths:
+        with data_file.DataFile(path, habits) as file:
+            batch = next(file.batches(0, ["name"]))
+        assert pa.types.is_dictionary(batch.column("name").type)
+        assert habits.dictionaries == ("name",)
+
+
 def test_files_that_encode_a_column_differently_come_together(tmp_path):
     long = "a long text " * 100
     slices = [

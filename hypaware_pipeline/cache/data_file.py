@@ -133,7 +133,12 @@ def _is_worth_a_new_start(size: int, fitting: int, given: int, left: int) -> boo
 
 
 def _text_columns(schema: pa.Schema) -> set[str]:
-    return {field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)}
+    return {field.name for field in schema if _is_text(field.type)}
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind  # as the habits of the file before asked for it
+    return bool(pa.types.is_string(value) or pa.types.is_large_string(value))
 
 
 def _inner_columns(schema: pa.Schema) -> set[str]:

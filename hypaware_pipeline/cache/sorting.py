@@ -27,6 +27,7 @@ _FAN_IN = 32
 _OUTPUT_BYTES = 8 * 1024 * 1024
 _OUTPUT_ROWS = 65_536
 _FIRST_RUN = 2
+"""So many budgets make the first run: most days then need no disk at all. While they are collected nothing is being merged."""
 
 
 class Sorter:
