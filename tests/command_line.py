@@ -9,7 +9,7 @@ import pytest
 
 from hypaware_pipeline.cli import main
 
-VARIABLES = ("HYP_HOME", "HYP_CONFIG", "HYPAWARE_PIPELINE_CONFIG", "HYPAWARE_STATE_DIR")
+VARIABLES = ("HYP_HOME", "HYP_CONFIG", "HYPAWARE_PIPELINE_CONFIG", "HYPAWARE_STATE_DIR", "HYPAWARE_LEDGER_URL")
 
 
 class ACommandLine:

@@ -52,6 +52,14 @@ def home(tmp_path):
     return tmp_path / "home"
 
 
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs the command line for a user whose home is `tmp_path`."""
+    from tests.command_line import ACommandLine  # the command line, and not for tests that do without
+
+    return ACommandLine(tmp_path, monkeypatch, capsys)
+
+
 @pytest.fixture(scope="session")
 def postgres():
     """A PostgreSQL server."""

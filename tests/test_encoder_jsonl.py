@@ -14,21 +14,12 @@ import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from hypaware_pipeline.arrow_types import ARROW_TYPES
 from hypaware_pipeline.model import Column, ColumnType
 from hypaware_pipeline.plugins.contracts import Encoder, RefusedRow
 from hypaware_pipeline.sinks.encoders.compression import BLOCK_BYTES, CompressedStream, GzipBlocks, ZstdBlocks
 from hypaware_pipeline.sinks.encoders.json_kernels import JsonKernels
 from hypaware_pipeline.sinks.encoders.jsonl import JsonlEncoder
-
-TYPES = {
-    ColumnType.STRING: pa.string(),
-    ColumnType.INT32: pa.int32(),
-    ColumnType.INT64: pa.int64(),
-    ColumnType.DOUBLE: pa.float64(),
-    ColumnType.BOOLEAN: pa.bool_(),
-    ColumnType.TIMESTAMP: pa.timestamp("us", "UTC"),
-    ColumnType.JSON: pa.string(),
-}
 
 
 def encode(encoder, batches, columns):
@@ -39,7 +30,7 @@ def encode(encoder, batches, columns):
 
 def text_of(column_type, values):
     """What stands on the lines for these values of one column."""
-    batch = pa.record_batch({"v": pa.array(values, TYPES[column_type])})
+    batch = pa.record_batch({"v": pa.array(values, ARROW_TYPES[column_type])})
     answer, content = encode(JsonlEncoder(), [batch], [Column("v", column_type)])
     assert answer.rows == len(values)
     lines = gzip.decompress(content).decode().split("\n")

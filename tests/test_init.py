@@ -13,11 +13,6 @@ from tests.installations import PARQUET
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> ACommandLine:
-    return ACommandLine(tmp_path, monkeypatch, capsys)
-
-
-@pytest.fixture
 def config(tmp_path: Path) -> Path:
     """Where the file is written to by default."""
     return tmp_path / ".hyp" / "hypaware-pipeline.json"

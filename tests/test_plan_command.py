@@ -17,11 +17,6 @@ from tests.installations import JSONL, PARQUET, AnInstallation, write_config
 FEED = SinkName("feed")
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> ACommandLine:
-    return ACommandLine(tmp_path, monkeypatch, capsys)
-
-
 def feed(**config: Any) -> dict[str, Any]:
     return {"feed": {**JSONL, "config": {"dir": "out/feed", **config}}}
 

@@ -80,11 +80,6 @@ class Exported:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> ACommandLine:
-    return ACommandLine(tmp_path, monkeypatch, capsys)
-
-
-@pytest.fixture
 def empty(run: ACommandLine, home: Path, cache: CacheBuilder) -> Exported:
     return Exported(run, home, cache)
 

@@ -24,11 +24,6 @@ from tests.installations import JSONL, PARQUET, AnInstallation, write_config
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> ACommandLine:
-    return ACommandLine(tmp_path, monkeypatch, capsys)
-
-
-@pytest.fixture
 def cache(tmp_path: Path) -> CacheBuilder:
     return a_cache(tmp_path / "cache").with_day("2026-06-05", rows=4).with_day("2026-06-06", rows=1)
 
