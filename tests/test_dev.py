@@ -8,14 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 
 import pytest
 
 from tests.builders import a_cache
 from tests.installations import write_config
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import wait_for
 
 ASSETS = """
 { workspaceOrError { ... on Workspace { locationEntries { name locationOrLoadError {
@@ -77,14 +76,14 @@ def ask(port, query):
 
 
 def ask_once_it_listens(process, port, query):
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
+    def look():
         try:
             return ask(port, query)
         except OSError:
             assert process.poll() is None, process.communicate()[0]
-            assert time.monotonic() < deadline, f"nothing answers on port {port}"
-            time.sleep(0.2)
+            return None
+
+    return wait_for(f"an answer on port {port}", look)
 
 
 @pytest.mark.slow

@@ -69,7 +69,7 @@ class Asked:
 
 
 def ask(installation: Installation, ledger: Ledger, sink: SinkConfig, scope: Scope) -> Asked:
-    """What a sink's schedule asks for now.
+    """What a sink's schedule asks for at a tick.
 
     Raises:
         CacheMissing: there is no cache.
@@ -156,7 +156,7 @@ _UNREADABLE = "hold nothing readable"
 
 
 def _obstacle(entry: PlannedDay, scope: Scope) -> str | None:
-    """Why a day that may be due is not asked for now; None for one that is, and for one of which there is nothing to say."""
+    """Why a day that may be due is not asked for at this tick; None for one that is, and where there is nothing to say."""
     if entry.reason is Reason.SETTLING:
         return _SETTLING
     if not entry.due:
