@@ -6,6 +6,7 @@ another in programs like this one. A type checker then finds the mistake.
 Why a day is text: `YYYY-MM-DD` is at once the Dagster partition key, the directory name and the sort order.
 """
 
+import base64
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,8 +25,15 @@ SourceName = NewType("SourceName", str)
 SinkName = NewType("SinkName", str)
 Fingerprint = NewType("Fingerprint", str)
 """Identity of the content of a cache partition; compared for equality only."""
-Seq = NewType("Seq", int)
-"""HypAware's `_hyp_ingest_seq`. Its order is not commit order, and by itself it identifies nothing."""
+Generation = NewType("Generation", str)
+"""Identity of one lifetime of a cache, in which a sequence number is used once; compared for equality only."""
+Chain = NewType("Chain", str)
+"""Identity of an unbroken succession of a source's snapshots; compared for equality only."""
+
+FIRST_GENERATION = Generation("1")
+"""The generation a dataset begins with. Its objects carry no mark in their names."""
+UNSEQUENCED = Generation("unsequenced")
+"""Stands in the place of a generation for rows without a sequence number: they are told apart by their content."""
 
 SEQ_COLUMN = "_hyp_ingest_seq"
 """The one internal column on disk. int64, nullable. Travels with the rows to the engine, never to a destination."""
@@ -109,21 +117,17 @@ class PartitionSummary:
 
     Attributes:
         rows_by_source: Live rows per source; sources with none are absent.
-        live: The cache provably still holds the day whole (no retention cut-off lies after its start).
         removed_at: When rows were last removed from one of the dataset's tables (UTC), None when never as far as its snapshots
             tell.
         unreadable: Sources that could not be read and may hold rows of this day, with the reason.
-        future_rows: Of an undated partition: the rows that are of a day which is yet to come.
     """
 
     dataset: DatasetName
     day: Day
     rows_by_source: Mapping[SourceName, int]
     fingerprint: Fingerprint
-    live: bool = True
     removed_at: dt.datetime | None = None
     unreadable: Mapping[SourceName, str] = field(default_factory=dict)
-    future_rows: int = 0
 
     @property
     def rows(self) -> int:
@@ -132,23 +136,120 @@ class PartitionSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class ExportedFile:
-    """One object at a destination. `bytes` is its size, `sha256` the hex digest of its content."""
+class RowSet:
+    """Which rows: the identities of some rows of one generation. `row_sets` makes and reads it.
+
+    Attributes:
+        rows: How many.
+        keys: Their sequence numbers (or, without those, hashes), as a 64-bit roaring bitmap in its portable form.
+        tokens: What tells for each of them that a number was not used for another row, in the order of the keys; compressed.
+    """
+
+    rows: int
+    keys: bytes
+    tokens: bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object; `from_json` reads it back."""
+        return {"rows": self.rows, "keys": base64.b64encode(self.keys).decode(), "tokens": base64.b64encode(self.tokens).decode()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none.
+        """
+        keys, tokens = (base64.b64decode(value[part], validate=True) for part in ("keys", "tokens"))
+        return cls(int(value["rows"]), keys, tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """One object as it was put: its key, the rows and bytes in it, and the hex digest of its content."""
 
     key: str
-    source: SourceName
     rows: int
     bytes: int
     sha256: str
 
+
+@dataclass(frozen=True, slots=True)
+class ExportedFile:
+    """One object at a destination and the rows it holds.
+
+    Attributes:
+        key: Where it lies.
+        bytes: Its size.
+        sha256: Hex digest of its content.
+        source: Where its rows were when it was written.
+        generation: Of all its rows.
+        chain: Of the source when it was written; the ledger moves it on where the source is known to hold the same rows still.
+        content: Digest of what its rows were, whatever their order.
+        row_set: Which rows it holds.
+    """
+
+    key: str
+    bytes: int
+    sha256: str
+    source: SourceName
+    generation: Generation
+    chain: Chain
+    content: str
+    row_set: RowSet
+
+    @property
+    def rows(self) -> int:
+        """Rows in it."""
+        return self.row_set.rows
+
     def to_json(self) -> dict[str, Any]:
         """As a JSON object; `from_json` reads it back."""
-        return {"key": self.key, "source": self.source, "rows": self.rows, "bytes": self.bytes, "sha256": self.sha256}
+        return {
+            "key": self.key,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "sha256": self.sha256,
+            "source": self.source,
+            "generation": self.generation,
+            "chain": self.chain,
+            "content": self.content,
+            "row_set": self.row_set.to_json(),
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
-        return cls(str(value["key"]), SourceName(value["source"]), int(value["rows"]), int(value["bytes"]), str(value["sha256"]))
+        return cls(
+            key=str(value["key"]),
+            bytes=int(value["bytes"]),
+            sha256=str(value["sha256"]),
+            source=SourceName(value["source"]),
+            generation=Generation(value["generation"]),
+            chain=Chain(value["chain"]),
+            content=str(value["content"]),
+            row_set=RowSet.from_json(value["row_set"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Rows of a source and a generation that were read and not sent, and why: refused as they stand, or withheld by policy."""
+
+    why: Literal["parked", "withheld"]
+    source: SourceName
+    generation: Generation
+    row_set: RowSet
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object; `from_json` reads it back."""
+        return {"why": self.why, "source": self.source, "generation": self.generation, "row_set": self.row_set.to_json()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        why: Literal["parked", "withheld"] = "withheld" if value["why"] == "withheld" else "parked"
+        return cls(why, SourceName(value["source"]), Generation(value["generation"]), RowSet.from_json(value["row_set"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,19 +273,59 @@ class ParkedRecord:
         return cls(SourceName(value["source"]), str(value["key"]), str(value["reason"]))
 
 
+class Kept(StrEnum):
+    """Why a sink holds rows of a day that the cache has no more."""
+
+    NOTHING = ""
+    SETTLING = "settling"
+    MOVING = "moving"
+    FROZEN = "frozen"
+    UNPROVEN = "unproven"
+    GONE = "gone"
+    UNREADABLE = "unreadable"
+    ACCEPTED = "accepted"
+
+    @property
+    def sentence(self) -> str:
+        """For a person."""
+        return _KEPT[self]
+
+
+_KEPT = {
+    Kept.NOTHING: "nothing is kept",
+    Kept.SETTLING: "rows were removed a moment ago; the copies at the sink stay until the removal has settled",
+    Kept.MOVING: "rows came to another day; the copies here stay until that day is exported",
+    Kept.FROZEN: "retention reached the day; what the sink holds of it stays",
+    Kept.UNPROVEN: (
+        "nothing proves that the cache still is the one the rows were exported from (it was reset, restored or compacted several "
+        "times unseen); the copies at the sink stay until `hypaware-pipeline resume SINK --accept-rewind`"
+    ),
+    Kept.GONE: "their source is gone from the cache; what the sink holds of it stays",
+    Kept.UNREADABLE: "their source cannot be read; what the sink holds of it stays",
+    Kept.ACCEPTED: "their loss was accepted; they leave the sink with the next export",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """The proof for one (sink, dataset, day): what lies at the destination and of which content it is a copy.
+
+    Two balances close, always: `rows + kept_rows` equals `exported_rows + parked_rows + withheld_rows + elsewhere_rows`, and the
+    rows of every file are its row set.
 
     Attributes:
         destination: Digest of everything that shapes the objects (place, format, codec, layout); another digest means another
             copy.
         ledger_id: The ledger that confirmed it.
-        rows: Rows in the pin; equals the rows of `files` plus `parked_rows`, always.
+        fingerprint: Of the pin it was judged by.
+        rows: Rows of the day in that pin.
+        kept_rows: Rows in the files that the pin does not have.
+        kept: Why they stay; the reason that is easiest to resolve, where there are several.
+        elsewhere_rows: Rows of the pin that lie in a file of another day, which must not be written anew.
+        set_aside: Rows that were read and not sent.
         parked: The first of the parked records, with reasons; `parked_rows` counts them all.
         exported_at: UTC, ISO-8601 with milliseconds.
         seconds: Wall time the export of this partition took.
-        future_rows: Of an undated partition: how many of `rows` were of a day that was yet to come.
     """
 
     sink: SinkName
@@ -194,13 +335,15 @@ class Receipt:
     ledger_id: str
     fingerprint: Fingerprint
     rows: int
+    kept_rows: int
+    kept: Kept
+    elsewhere_rows: int
     files: tuple[ExportedFile, ...]
-    parked_rows: int
+    set_aside: tuple[SetAside, ...]
     parked: tuple[ParkedRecord, ...]
     unreadable: Mapping[SourceName, str]
     exported_at: str
     seconds: float
-    future_rows: int = 0
 
     @property
     def exported_rows(self) -> int:
@@ -208,14 +351,30 @@ class Receipt:
         return sum(file.rows for file in self.files)
 
     @property
+    def parked_rows(self) -> int:
+        """Rows that were refused as they stand."""
+        return sum(each.row_set.rows for each in self.set_aside if each.why == "parked")
+
+    @property
+    def withheld_rows(self) -> int:
+        """Rows that policy does not let leave."""
+        return sum(each.row_set.rows for each in self.set_aside if each.why == "withheld")
+
+    @property
     def bytes(self) -> int:
         """Bytes in the files."""
         return sum(file.bytes for file in self.files)
 
+    @property
+    def balanced(self) -> bool:
+        """Whether every row is accounted for."""
+        there = self.exported_rows + self.parked_rows + self.withheld_rows + self.elsewhere_rows
+        return self.rows + self.kept_rows == there
+
     def to_json(self) -> dict[str, Any]:
         """As a JSON object, the form in which it lies at the destination; `from_json` reads it back."""
         return {
-            "version": 1,
+            "version": RECEIPT_VERSION,
             "sink": self.sink,
             "dataset": self.dataset,
             "day": self.day,
@@ -223,12 +382,15 @@ class Receipt:
             "ledger_id": self.ledger_id,
             "fingerprint": self.fingerprint,
             "rows": self.rows,
+            "kept_rows": self.kept_rows,
+            "kept": self.kept,
+            "elsewhere_rows": self.elsewhere_rows,
             "exported_rows": self.exported_rows,
             "parked_rows": self.parked_rows,
-            "withheld_rows": 0,
-            "future_rows": self.future_rows,
+            "withheld_rows": self.withheld_rows,
             "bytes": self.bytes,
             "files": [file.to_json() for file in self.files],
+            "set_aside": [each.to_json() for each in self.set_aside],
             "parked": [record.to_json() for record in self.parked],
             "unreadable": dict(self.unreadable),
             "exported_at": self.exported_at,
@@ -250,14 +412,20 @@ class Receipt:
             ledger_id=str(value["ledger_id"]),
             fingerprint=Fingerprint(value["fingerprint"]),
             rows=int(value["rows"]),
+            kept_rows=int(value["kept_rows"]),
+            kept=Kept(value["kept"]),
+            elsewhere_rows=int(value["elsewhere_rows"]),
             files=tuple(ExportedFile.from_json(file) for file in value["files"]),
-            parked_rows=int(value["parked_rows"]),
+            set_aside=tuple(SetAside.from_json(each) for each in value["set_aside"]),
             parked=tuple(ParkedRecord.from_json(record) for record in value["parked"]),
             unreadable={SourceName(source): str(reason) for source, reason in value["unreadable"].items()},
             exported_at=str(value["exported_at"]),
             seconds=float(value["seconds"]),
-            future_rows=int(value.get("future_rows", 0)),
         )
+
+
+RECEIPT_VERSION = 2
+"""Of the form in which a receipt is written. Receipts of version 1 did not say which rows they spoke of."""
 
 
 @dataclass(frozen=True, slots=True)
