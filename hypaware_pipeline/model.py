@@ -41,6 +41,8 @@ PROBLEM_COLUMN = "_hyp_problem"
 """Added by the scan: why a row could not be read whole (undecodable VARIANT), else null. Such rows are parked, never encoded."""
 TEXT_CHECKED = {b"hypaware_pipeline.text": b"checked"}
 """Arrow schema metadata of batches whose text is known to be UTF-8 and whose JSON text is known to be JSON."""
+PLACE_COLUMN = "_hyp_place"
+"""Added by the scan, int64: which row of the pinned source this is, as `DayRows.places` has it."""
 INTERNAL_PREFIX = "_hyp_"
 """Columns that begin so are HypAware's or ours and never leave."""
 
@@ -162,6 +164,20 @@ class RowSet:
         """
         keys, tokens = (base64.b64decode(value[part], validate=True) for part in ("keys", "tokens"))
         return cls(int(value["rows"]), keys, tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one object of a day holds, as its name tells.
+
+    Attributes:
+        mark: The generation, where the name has to say it.
+        span: Of an addition: the first and the last key of its rows.
+    """
+
+    source: SourceName
+    mark: Generation | None = None
+    span: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

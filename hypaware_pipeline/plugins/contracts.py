@@ -18,12 +18,12 @@ from hypaware_pipeline.model import (
     DatasetName,
     Day,
     ExportBatch,
-    ExportedFile,
     ExportOptions,
     ExportResult,
+    Part,
     Receipt,
     SinkName,
-    SourceName,
+    StoredObject,
 )
 
 if TYPE_CHECKING:
@@ -170,27 +170,27 @@ class BlobStore(Protocol):
 
 
 class SinkWriter(Protocol):
-    """Through which the engine writes the days of one sink: objects of sources, receipts, removals.
+    """Through which the engine writes the days of one sink: objects, receipts, removals.
 
     Every method raises `SinkRetryable` or `SinkHalted` and nothing else for what goes wrong outside.
     """
 
-    def write_source(
+    def object_key(self, dataset: DatasetName, day: Day, part: Part) -> str:
+        """Where an object lies, or will lie: different parts never share a key."""
+        ...
+
+    def write_object(
         self,
-        dataset: DatasetName,
-        day: Day,
-        source: SourceName,
+        key: str,
         *,
         columns: Sequence[Column],
         batches: "Iterable[pa.RecordBatch]",
         confirm: Callable[[Encoded], None],
-    ) -> tuple[ExportedFile | None, Sequence[RefusedRow]]:
-        """Write the object of one source of one day, replacing an older one atomically.
+    ) -> tuple[StoredObject | None, Sequence[RefusedRow]]:
+        """Write one object, replacing an older one atomically.
 
         Args:
-            dataset: Of what.
-            day: Which day.
-            source: Of which source.
+            key: What `object_key` gave.
             columns: What the object holds, in order.
             batches: The rows, in order.
             confirm: Called after the last row and before the object becomes visible; raises to leave the old object in place.

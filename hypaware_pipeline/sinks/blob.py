@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hypaware_pipeline.model import Column, DatasetName, Day, ExportedFile, Receipt, SinkName, SourceName
+from hypaware_pipeline.model import Column, DatasetName, Day, Part, Receipt, SinkName, StoredObject
 from hypaware_pipeline.plugins.contracts import BlobStore, Encoded, Encoder, RefusedRow, Writable
 from hypaware_pipeline.sinks.naming import object_key, receipt_key
 from hypaware_pipeline.sinks.receipts import read_receipt
@@ -56,21 +56,22 @@ class BlobSink:
     store: BlobStore
     prefix: str
 
-    def write_source(
+    def object_key(self, dataset: DatasetName, day: Day, part: Part) -> str:
+        """See `SinkWriter.object_key`."""
+        return object_key(self.prefix, dataset, day, part, self.encoder.spec.extension)
+
+    def write_object(
         self,
-        dataset: DatasetName,
-        day: Day,
-        source: SourceName,
+        key: str,
         *,
         columns: Sequence[Column],
         batches: "Iterable[pa.RecordBatch]",
         confirm: Callable[[Encoded], None],
-    ) -> tuple[ExportedFile | None, Sequence[RefusedRow]]:
-        """See `SinkWriter.write_source`."""
-        key = object_key(self.prefix, dataset, day, source, self.encoder.spec.extension)
+    ) -> tuple[StoredObject | None, Sequence[RefusedRow]]:
+        """See `SinkWriter.write_object`."""
         refused: Sequence[RefusedRow] = ()
 
-        def write(out: Writable) -> ExportedFile:
+        def write(out: Writable) -> StoredObject:
             nonlocal refused
             writer = _HashingWriter(out)
             encoded = self.encoder.encode(batches, columns, writer)
@@ -78,7 +79,7 @@ class BlobSink:
             confirm(encoded)
             if encoded.rows == 0:
                 raise _NothingToWrite
-            return ExportedFile(key, source, encoded.rows, writer.bytes, writer.sha256())
+            return StoredObject(key, encoded.rows, writer.bytes, writer.sha256())
 
         try:
             return self.store.put(key, write, content_type=self.encoder.spec.content_type), refused

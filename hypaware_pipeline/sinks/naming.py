@@ -1,6 +1,8 @@
 """Names and keys of objects at a blob destination.
 
-Layout: `<prefix>/<dataset>/day=<day>/<source>.<ext>`, the receipts `_receipt.<sink>.json` beside them.
+Layout: `<prefix>/<dataset>/day=<day>/<source>.<ext>`, the receipts `_receipt.<sink>.json` beside them. What a later generation
+has of a source lies in `<source>.g<generation>.<ext>`, what was added to an object that may not be written anew in
+`<source>.<first>-<last>.<ext>`, by the sequence numbers of its rows.
 
 Which names stay as they are? Those of lower-case ASCII letters, digits, `_` and single `-`, beginning with a letter or
 digit, at most 100 long: every name HypAware itself gives. They are safe on any disk, in S3, in a glob and in SQL, whatever
@@ -18,7 +20,7 @@ place where it cannot be read back.
 import hashlib
 import re
 
-from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName, SourceName
+from hypaware_pipeline.model import UNDATED, DatasetName, Day, Part, SinkName
 
 UNDATED_SEGMENT = "__HIVE_DEFAULT_PARTITION__"
 """What readers of hive partitions take for NULL, so that they still read `day` as a DATE."""
@@ -50,9 +52,10 @@ def day_prefix(prefix: str, dataset: DatasetName, day: Day) -> str:
     return f"{dataset_prefix(prefix, dataset)}/day={UNDATED_SEGMENT if day == UNDATED else day}"
 
 
-def object_key(prefix: str, dataset: DatasetName, day: Day, source: SourceName, extension: str) -> str:
-    """The key of one source's rows of one day; `extension` without its leading dot."""
-    return f"{day_prefix(prefix, dataset, day)}/{safe_name(source)}.{extension}"
+def object_key(prefix: str, dataset: DatasetName, day: Day, part: Part, extension: str) -> str:
+    """The key of an object with rows of one source and day; `extension` without its leading dot."""
+    marks = [*([] if part.mark is None else [f"g{part.mark}"]), *([] if part.span is None else ["{}-{}".format(*part.span)])]
+    return f"{day_prefix(prefix, dataset, day)}/{'.'.join([safe_name(part.source), *marks, extension])}"
 
 
 def receipt_key(prefix: str, dataset: DatasetName, day: Day, sink: SinkName) -> str:

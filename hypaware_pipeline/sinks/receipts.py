@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, ValidationError
 
 from hypaware_pipeline.errors import SinkHalted
-from hypaware_pipeline.model import UNDATED, Receipt, SinkName, parse_day
+from hypaware_pipeline.model import RECEIPT_VERSION, UNDATED, Receipt, SinkName, parse_day
 from hypaware_pipeline.plugins.contracts import BlobStore
 from hypaware_pipeline.sinks.naming import is_claim, is_receipt, receipt_key, receipt_name
 
@@ -91,18 +91,41 @@ def _day(text: str) -> str:
     return UNDATED if text == UNDATED else parse_day(text)
 
 
+def _known_version(version: int) -> int:
+    if version != RECEIPT_VERSION:
+        raise ValueError(f"this version of hypaware-pipeline reads receipts of version {RECEIPT_VERSION}, not {version}")
+    return version
+
+
 class _Form(BaseModel):
     """Exact types; keys that a later version adds are passed over."""
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 
+class _RowSet(_Form):
+    rows: NonNegativeInt
+    keys: str
+    tokens: str
+
+
 class _File(_Form):
     key: str
-    source: str
     rows: NonNegativeInt
     bytes: NonNegativeInt
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    source: str
+    generation: str
+    chain: str
+    content: str
+    row_set: _RowSet
+
+
+class _SetAside(_Form):
+    why: Literal["parked", "withheld"]
+    source: str
+    generation: str
+    row_set: _RowSet
 
 
 class _Parked(_Form):
@@ -112,9 +135,9 @@ class _Parked(_Form):
 
 
 class _Document(_Form):
-    """What `Receipt.to_json` makes. `future_rows` is younger than the rest."""
+    """What `Receipt.to_json` makes."""
 
-    version: Literal[1]
+    version: Annotated[int, AfterValidator(_known_version)]
     sink: str
     dataset: str
     day: Annotated[str, AfterValidator(_day)]
@@ -122,12 +145,15 @@ class _Document(_Form):
     ledger_id: str
     fingerprint: str
     rows: NonNegativeInt
+    kept_rows: NonNegativeInt
+    kept: Literal["", "settling", "moving", "frozen", "unproven", "gone", "unreadable", "accepted"]
+    elsewhere_rows: NonNegativeInt
     exported_rows: NonNegativeInt
     parked_rows: NonNegativeInt
-    withheld_rows: Literal[0]
-    future_rows: NonNegativeInt = 0
+    withheld_rows: NonNegativeInt
     bytes: NonNegativeInt
     files: list[_File]
+    set_aside: list[_SetAside]
     parked: list[_Parked]
     unreadable: dict[str, str]
     exported_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")]
@@ -147,8 +173,9 @@ def _believed(body: bytes, prefix: str, key: str) -> Receipt:
         where = ".".join(str(part) for part in first["loc"])
         more = f" (and {len(rest)} more things)" if rest else ""
         raise ValueError(f"{f'{where}: ' if where else ''}{first['msg']}{more}") from None
-    _check_balances(document)
     receipt = Receipt.from_json(document.model_dump())
+    _check_balances(document, receipt)
+    _check_row_sets(receipt)
     if receipt_key(prefix, receipt.dataset, receipt.day, receipt.sink) != key:
         raise ValueError(f"it speaks of sink '{receipt.sink}', dataset '{receipt.dataset}', day {receipt.day}")
     beside = key.rpartition("/")[0]
@@ -159,17 +186,28 @@ def _believed(body: bytes, prefix: str, key: str) -> Receipt:
     return receipt
 
 
-def _check_balances(document: _Document) -> None:
-    rows, size = sum(file.rows for file in document.files), sum(file.bytes for file in document.files)
-    if document.rows != document.exported_rows + document.parked_rows:
+def _check_balances(document: _Document, receipt: Receipt) -> None:
+    said = (document.exported_rows, document.parked_rows, document.withheld_rows, document.bytes)
+    if said != (receipt.exported_rows, receipt.parked_rows, receipt.withheld_rows, receipt.bytes):
         raise ValueError(
-            f"its balance does not close: {document.rows} rows, but {document.exported_rows} exported and "
-            f"{document.parked_rows} parked"
+            f"its parts do not add up: they are {receipt.exported_rows} rows exported, {receipt.parked_rows} parked, "
+            f"{receipt.withheld_rows} withheld and {receipt.bytes} bytes, but it says "
+            f"{said[0]}, {said[1]}, {said[2]} and {said[3]}"
         )
-    if (rows, size) != (document.exported_rows, document.bytes):
+    if not receipt.balanced:
         raise ValueError(
-            f"its files do not add up: they have {rows} rows and {size} bytes, it says {document.exported_rows} rows and "
-            f"{document.bytes} bytes"
+            f"its balance does not close: {receipt.rows} rows and {receipt.kept_rows} kept, but {receipt.exported_rows} "
+            f"exported, {receipt.parked_rows} parked, {receipt.withheld_rows} withheld and {receipt.elsewhere_rows} in files of other days"
         )
-    if len({file.key for file in document.files}) < len(document.files):
+    wrong = next((file for file in document.files if file.rows != file.row_set.rows), None)
+    if wrong is not None:
+        raise ValueError(f"'{wrong.key}' has {wrong.rows} rows, its row set {wrong.row_set.rows}")
+    if len({file.key for file in receipt.files}) < len(receipt.files):
         raise ValueError("it names an object twice")
+
+
+def _check_row_sets(receipt: Receipt) -> None:
+    from hypaware_pipeline.row_sets import unpack  # numpy; only where a receipt is read
+
+    for row_set in [*(file.row_set for file in receipt.files), *(each.row_set for each in receipt.set_aside)]:
+        unpack(row_set)
