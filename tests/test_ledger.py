@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
+import numpy as np
 import psycopg
 import pytest
 import sqlalchemy as sa
@@ -25,16 +26,22 @@ from hypaware_pipeline.errors import BadRequest, CursorSuperseded, LedgerError, 
 from hypaware_pipeline.ledger import LEDGER_URL_VARIABLE, Failure, Ledger, LedgerPlace, PlanMemory, ReceiptKey, schema
 from hypaware_pipeline.ledger.engine import WRITE_LOCK
 from hypaware_pipeline.model import (
+    FIRST_GENERATION,
     UNDATED,
+    Chain,
     DatasetName,
     Day,
     ExportedFile,
     Fingerprint,
+    Kept,
     ParkedRecord,
     Receipt,
+    RowSet,
+    SetAside,
     SinkName,
     SourceName,
 )
+from hypaware_pipeline.row_sets import Rows, pack
 from tests.postgres import SECRET, APostgres
 from tests.waiting import wait_for
 
@@ -42,11 +49,31 @@ ROOT = Path(__file__).resolve().parent.parent
 NOW = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
 ARCHIVE = SinkName("archive")
 LOGS = DatasetName("logs")
+OTEL = SourceName("otel")
 DAY = Day("2026-05-31")
 
 
 def clock() -> dt.datetime:
     return NOW
+
+
+def some_rows(*numbers: int) -> RowSet:
+    """A set of the rows with these sequence numbers."""
+    keys = np.array(numbers, np.uint64)
+    return pack(Rows.of(keys, keys.astype(np.int64) * 1000))
+
+
+def a_file(key: str, *, source: SourceName = OTEL, chain: str = "c1", rows: RowSet | None = None) -> ExportedFile:
+    return ExportedFile(
+        key=key,
+        bytes=1234,
+        sha256="ab" * 32,
+        source=source,
+        generation=FIRST_GENERATION,
+        chain=Chain(chain),
+        content="cd",
+        row_set=some_rows(1, 2, 3) if rows is None else rows,
+    )
 
 
 def a_receipt(day: str = DAY, *, fingerprint: str = "one", sink: str = ARCHIVE, dataset: str = LOGS) -> Receipt:
@@ -58,9 +85,12 @@ def a_receipt(day: str = DAY, *, fingerprint: str = "one", sink: str = ARCHIVE, 
         ledger_id="l1",
         fingerprint=Fingerprint(fingerprint),
         rows=4,
-        files=(ExportedFile(f"logs/day={day}/otel.parquet", SourceName("otel"), 3, 1234, "ab" * 32),),
-        parked_rows=1,
-        parked=(ParkedRecord(SourceName("otel"), "row 4", 'not UTF-8: "\u2028" \U0001f600'),),
+        kept_rows=0,
+        kept=Kept.NOTHING,
+        elsewhere_rows=0,
+        files=(a_file(f"logs/day={day}/otel.parquet"),),
+        set_aside=(SetAside("parked", OTEL, FIRST_GENERATION, some_rows(4)),),
+        parked=(ParkedRecord(OTEL, "row 4", 'not UTF-8: "\u2028" \U0001f600'),),
         unreadable={SourceName("other"): "torn"},
         exported_at="2026-06-01T12:00:00.000Z",
         seconds=0.25,
@@ -216,7 +246,7 @@ def test_planning_parses_no_document(ledger: Ledger, database: ADatabase) -> Non
 
 
 def test_a_row_count_beyond_32_bits_is_kept(ledger: Ledger) -> None:
-    ledger.record(replace(a_receipt(), rows=2**40, parked_rows=2**40 - 3))
+    ledger.record(replace(a_receipt(), rows=2**40, elsewhere_rows=2**40 - 4))
     assert ledger.fingerprints(ARCHIVE)[LOGS, DAY].rows == 2**40
 
 

@@ -19,7 +19,8 @@ import sqlalchemy as sa
 
 from hypaware_pipeline.errors import BadRequest, LedgerUnreadable
 from hypaware_pipeline.ledger.engine import POSTGRESQL, shown
-from hypaware_pipeline.ledger.ledger import Clock, Ledger
+from hypaware_pipeline.ledger.ledger import Ledger
+from hypaware_pipeline.ledger.transactions import Clock
 
 LEDGER_URL_VARIABLE = "HYPAWARE_LEDGER_URL"
 
