@@ -25,6 +25,7 @@ from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.puffin import PuffinFile
 
+from hypaware_pipeline.demo import mishaps
 from hypaware_pipeline.demo.bulk import conversation_table, log_table
 from hypaware_pipeline.demo.generate import demo_cache
 from hypaware_pipeline.demo.parquet_files import DataFileWriter, read_data_file
@@ -417,6 +418,16 @@ def test_a_row_without_a_required_value_is_refused_by_name(tmp_path: Path) -> No
         a_cache(tmp_path).with_rows("logs", [{"severityNumber": 1}])
 
 
+def test_numbers_can_be_given_reserved_or_missing(tmp_path: Path) -> None:
+    cache = a_cache(tmp_path)
+    reserved = cache.writer.reserve(2)
+    cache.with_day("2026-06-01", rows=1)
+    rows = [a_log("2026-06-01", number) for number in range(3)]
+    cache.with_rows("logs", rows, sequence=[*reserved, None]).with_rows("logs", rows, sequence=[3, 7, 7])
+
+    assert seqs_of(cache) == [3, 1, 2, None, 3, 7, 7]
+
+
 # --- deletions ------------------------------------------------------------------------------------------------------------------
 
 
@@ -483,6 +494,75 @@ def test_retention_keeps_the_instant_of_the_cutoff_and_rows_without_a_time(tmp_p
     retention = cache.cursor()["retention"]
     assert (retention["lastCutoffDate"], retention["lastCutoffMs"], retention["rowsDeleted"]) == ("2026-06-03", 1780444800000, 1)
     assert retention["lastSnapshotId"] == str(cache.metadata()[-1]["current-snapshot-id"])
+
+
+def test_a_small_retention_has_steps_too_and_says_so_in_the_cursor_at_the_end(tmp_path: Path) -> None:
+    cache = a_cache(tmp_path).with_day("2026-06-02", rows=5).with_day("2026-06-03", rows=1)
+    seen: list[Any] = []
+
+    cache.writer.retention(
+        MIDNIGHT, rows_per_commit=2, on_commit=lambda: seen.append((len(seqs_of(cache)), "retention" in cache.cursor()))
+    )
+
+    assert seen == [(4, False), (2, False), (1, False)]
+    assert cache.cursor()["retention"]["rowsDeleted"] == 5
+
+
+# --- rows that change their names and places ------------------------------------------------------------------------------------
+
+
+def test_a_settled_row_has_its_number_and_another_identity(tmp_path: Path) -> None:
+    dataset = "ai_gateway_messages"
+    cache = a_cache(tmp_path).with_rows(dataset, [a_message("2026-06-01", number) for number in range(3)])
+    before = rows_of(cache.table_directory(dataset))
+
+    cache.writer.settle(dataset, "unknown", pc.field("part_id") == "msg-2026-06-01-1#0", part_id="settled", tool_name="shell")
+
+    after = sorted(rows_of(cache.table_directory(dataset)), key=lambda row: row["_hyp_ingest_seq"])
+    assert after == [before[0], {**before[1], "part_id": "settled", "tool_name": "shell"}, before[2]]
+    assert cache.cursor(dataset)["compaction"]["previousTableDir"] == "table"
+
+
+def test_moved_rows_keep_their_numbers_and_lie_in_both_sources_for_a_moment(tmp_path: Path) -> None:
+    cache = a_cache(tmp_path).with_rows("logs", [a_log("2026-06-01", traceId=trace) for trace in ("a", "b", None)], source="one")
+    rows = rows_of(cache.table_directory("logs", "one"))
+    seen: list[Any] = []
+
+    moved = cache.writer.move(
+        "logs",
+        "one",
+        "two",
+        pc.field("traceId") == "a",
+        on_commit=lambda: seen.append([seqs_of(cache, source=source) for source in ("one", "two")]),
+    )
+
+    assert (moved, seen) == (1, [[[1, 2, 3], [1]]])
+    assert rows_of(cache.table_directory("logs", "two")) == rows[:1]
+    assert rows_of(cache.table_directory("logs", "one")) == rows[:0:-1], "the row of which the condition says nothing stays"
+    assert [cache.cursor("logs", source)["rowCount"] for source in ("one", "two")] == [2, 1]
+
+
+def test_a_source_of_which_every_row_moved_has_an_empty_table(tmp_path: Path) -> None:
+    cache = a_cache(tmp_path).with_day("2026-06-01", source="one")
+    cache.writer.move("logs", "one", "two", pc.field("serviceName") == "web")
+
+    assert rows_of(cache.table_directory("logs", "one")) == []
+    assert cache.cursor("logs", "one")["rowCount"] == 0
+
+
+def test_a_migrated_source_lies_among_the_retired(tmp_path: Path) -> None:
+    cache = a_cache(tmp_path).with_day("2026-06-01", source="old").with_day("2026-06-01", source="new", rows=1)
+    rows = rows_of(cache.table_directory("logs", "old"))
+    cache.writer.delete("logs", "old", pc.field("_hyp_ingest_seq") == 2)
+
+    assert cache.writer.migrate("logs", "old", "new") == 2
+
+    assert sorted(seqs_of(cache, source="new")) == [1, 3, 4]
+    assert [row for row in rows_of(cache.table_directory("logs", "new")) if row["_hyp_ingest_seq"] < 4] == [rows[2], rows[0]]
+    assert not cache.source_directory("logs", "old").exists()
+    assert (tmp_path / "datasets/logs/.retired/source=old/cursor.json").exists()
+    cache.with_day("2026-06-01", source="old", rows=1)
+    assert seqs_of(cache, source="old") == [5], "and a source of that name can begin again"
 
 
 # --- generations ----------------------------------------------------------------------------------------------------------------
@@ -576,6 +656,58 @@ def test_shredded_columns_read_the_same_and_compact_into_plain_ones(tmp_path: Pa
     CacheWriter(shredded.root, clock=shredded.clock, rng=random.Random(3)).compact("logs", "unknown")
     assert "typed_value" not in str(pq.read_schema(planned(shredded.table_directory())[0][0]))
     assert rows_of(shredded.table_directory()) == rows_of(plain.table_directory())[::-1]
+
+
+# --- what befalls a cache from outside ------------------------------------------------------------------------------------------
+
+
+def files_of(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_lost_counter_begins_again_in_the_same_table(tmp_path: Path) -> None:
+    cache = a_cache(tmp_path).with_day("2026-06-01", rows=2)
+    mishaps.lose_sequence(tmp_path)
+    cache.another_writer().append("logs", "unknown", [a_log("2026-06-02", number) for number in range(3)])
+
+    assert seqs_of(cache) == [1, 2, 1, 2, 3]
+
+
+def test_a_wiped_cache_begins_anew(tmp_path: Path) -> None:
+    cache = a_cache(tmp_path).with_day("2026-06-01", rows=2)
+    mishaps.wipe(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+    cache.another_writer().append("logs", "unknown", [a_log("2026-06-02")])
+    assert seqs_of(cache) == [1]
+
+
+def test_a_restored_cache_is_the_backup_and_can_be_continued(tmp_path: Path) -> None:
+    cache = a_cache(tmp_path / "cache").with_day("2026-06-01", rows=2)
+    before = files_of(cache.root)
+    mishaps.back_up(cache.root, tmp_path / "backup")
+    cache.with_day("2026-06-02").writer.compact("logs", "unknown")
+
+    mishaps.restore(cache.root, tmp_path / "backup")
+    assert files_of(cache.root) == before
+    cache.another_writer().append("logs", "unknown", [a_log("2026-06-03")])
+    assert seqs_of(cache) == [1, 2, 1025]
+
+
+def test_a_copy_that_was_cut_off_lacks_the_last_files(tmp_path: Path) -> None:
+    cache = a_cache(tmp_path / "cache").with_day("2026-06-01", source="a").with_day("2026-06-01", source="b")
+    before = files_of(cache.root)
+    mishaps.back_up(cache.root, tmp_path / "backup")
+
+    mishaps.restore(cache.root, tmp_path / "backup", files=len(before) - 1)
+    (missing,) = before.keys() - files_of(cache.root).keys()
+    assert missing.startswith("datasets/logs/source=b/table/metadata/")
+    mishaps.restore(cache.root, tmp_path / "backup", files=3)
+    assert set(files_of(cache.root)) == {
+        "_hyp_ingest_seq.json",
+        "datasets/logs/all/_hypaware_spool/last-flush.json",
+        "datasets/logs/source=a/cursor.json",
+    }
 
 
 # --- several processes, real caches, the demo -----------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ Clock = Callable[[], dt.datetime]
 Cursor = dict[str, Any]
 
 SEQUENCE_BLOCK: Final = 1024
-_SEQUENCE_FILE: Final = "_hyp_ingest_seq.json"
+SEQUENCE_FILE: Final = "_hyp_ingest_seq.json"
 
 
 def utc_now() -> dt.datetime:
@@ -92,7 +92,7 @@ class SequenceAllocator:
 
     def _reserve(self, count: int) -> None:
         """Reserve whole blocks for at least `count` numbers."""
-        path = self._root / _SEQUENCE_FILE
+        path = self._root / SEQUENCE_FILE
         with locked(self._root, exclusive=True):
             self._next = int(json.loads(path.read_text(encoding="utf-8"))["nextSeq"]) if path.exists() else 1
             self._end = self._next + -(-count // SEQUENCE_BLOCK) * SEQUENCE_BLOCK

@@ -2,14 +2,15 @@
 
 Why it imitates a process and not a file format: what makes a cache hard to export is how it changes. One `CacheWriter` is one
 process with its own block of sequence numbers; two of them on one cache commit lower numbers after higher ones, as HypAware's
-daemon and its CLI do. Compaction swaps generations, purge and retention delete in several commits, a spool holds rows no reader
-sees.
+daemon and its CLI do. Compaction swaps generations and may settle rows, maintenance moves them between sources, purge and
+retention delete in several commits, a spool holds rows no reader sees. What befalls a cache from outside is in `mishaps`.
 
 Why it also continues caches that HypAware itself wrote: everything it needs is read from the table's metadata, so a test can
 flush into, compact or purge a copy of a real cache.
 """
 
 import datetime as dt
+import itertools
 import random
 import re
 import shutil
@@ -20,30 +21,27 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap
 
 from hypaware_pipeline.datasets import resolve_dataset
 from hypaware_pipeline.demo import cursor as cursors
 from hypaware_pipeline.demo import spool as spools
 from hypaware_pipeline.demo.cursor import Clock, Cursor, SequenceAllocator, epoch_millis, iso_millis, locked, utc_now
 from hypaware_pipeline.demo.manifests import TableHead
-from hypaware_pipeline.demo.parquet_files import DataFile, DataFileWriter, read_data_file, shred
+from hypaware_pipeline.demo.parquet_files import DataFile, DataFileWriter, shred
+from hypaware_pipeline.demo.selections import Rows, flushable, in_commits, live_rows, matching, partitions, split
 from hypaware_pipeline.demo.table import LiveFile, Table
 from hypaware_pipeline.demo.table_schema import (
     PARTITION_COLUMNS,
-    REQUIRED_PARTITION_COLUMNS,
     TableSchema,
     declared_columns,
     infer_columns,
     new_schema,
     to_physical,
 )
-from hypaware_pipeline.model import SEQ_COLUMN, Column, ColumnType, DatasetName
+from hypaware_pipeline.model import SEQ_COLUMN, Column, DatasetName
 
-Rows: TypeAlias = pa.Table | Sequence[Mapping[str, Any]]
-"""Rows to append: mappings with values as `json.loads` yields them (timestamps as ISO text, milliseconds or datetimes), or an
-Arrow table whose JSON columns are text. Columns may be dictionary-encoded."""
 Step: TypeAlias = Callable[[], None]
+Change: TypeAlias = Callable[[pa.Table], pa.Table]
 
 POSITIONS_PER_COMMIT: Final = 5000
 _WRITER_GENERATION: Final = 2
@@ -80,6 +78,7 @@ class CacheWriter:
         *,
         columns: Sequence[Column] | None = None,
         with_sequence: bool = True,
+        sequence: Sequence[int | None] | None = None,
         max_rows_per_file: int | None = None,
     ) -> int:
         """One flush: one commit, with one file per partition. Returns the rows written; those without a partition are dropped.
@@ -91,25 +90,28 @@ class CacheWriter:
             columns: The columns of the flush, where they are not those HypAware declares: fewer, to make an older table; more,
                 to make a younger one. A partitioned table takes new ones; any other silently drops them.
             with_sequence: False makes a new table as before the sequence column existed: it never gets one.
+            sequence: The number of each row, None for one without; by default the next ones of this writer's block.
             max_rows_per_file: As if so many rows had been flushed at a time, but in one commit: many small files, quickly.
         """
         wanted = tuple(columns or declared_columns(dataset) or infer_columns(rows))
         directory = self._source_directory(dataset, source)
         if not directory.exists():
-            self._create_source(directory, dataset, wanted, with_sequence=with_sequence)
+            self._create_source(directory, dataset, new_schema(dataset, wanted, with_sequence=with_sequence))
         with locked(directory, exclusive=False):
             table = self._live_table(directory)
             if dataset in PARTITION_COLUMNS:
                 table.evolve(wanted)
-            files = list(self._write_rows(table, rows, max_rows_per_file))
-            if files:
-                table.append(files)
+            physical = self._numbered(to_physical(flushable(rows, table.head.partition_columns), table.schema), table, sequence)
+            files = self._append_files(table, physical, max_rows_per_file)
+        self._count_more(directory, files)
         written = sum(file.rows for file in files)
-        with locked(directory, exclusive=True):
-            cursor = cursors.read_cursor(directory)
-            cursors.write_json(directory / "cursor.json", {**cursor, "rowCount": cursor["rowCount"] + written})
         spools.record_flush(self._root, dataset, self._clock(), rows=written, size=sum(file.size for file in files))
         return written
+
+    def reserve(self, count: int) -> list[int]:
+        """Take so many numbers of this writer's block now, for an `append` that comes later, after commits of other writers."""
+        numbers: list[int] = self._sequence.take(count).to_pylist()
+        return numbers
 
     def spool(self, dataset: str, rows: Sequence[Mapping[str, Any]], *, columns: Sequence[Column] | None = None) -> None:
         """Leave rows in the spool, where HypAware collects them until the next flush and no reader of tables sees them."""
@@ -118,17 +120,27 @@ class CacheWriter:
 
     # --- deleting -----------------------------------------------------------------------------------------------------------
 
-    def delete(self, dataset: str, source: str, where: pc.Expression, *, on_commit: Step | None = None) -> int:
+    def delete(
+        self,
+        dataset: str,
+        source: str,
+        where: pc.Expression,
+        *,
+        on_commit: Step | None = None,
+        rows_per_commit: int = POSITIONS_PER_COMMIT,
+    ) -> int:
         """Delete the live rows an expression over their plain columns matches; returns how many.
 
-        In as many commits as HypAware makes, each of at most 5000 rows; `on_commit` is called after each.
+        In as many commits as HypAware makes, each of at most 5000 rows, or of fewer, so that a small deletion has several steps
+        too; `on_commit` is called after each.
         """
         directory = self._source_directory(dataset, source)
         deleted, finished = 0, False
         while not finished:
             finished = True
             table = self._live_table(directory)
-            for positions in _in_commits((file, _matching(file, table.schema, where)) for file in table.live_files()):
+            matches = ((file, matching(file, table.schema, where)) for file in table.live_files())
+            for positions in in_commits(matches, rows_per_commit):
                 with locked(directory, exclusive=False):
                     if self._live_table(directory) is not table:
                         # Compacted meanwhile: the positions are those of a retired generation.
@@ -146,10 +158,66 @@ class CacheWriter:
         sources = self._sources(dataset)
         return sum(self.delete(dataset, name, pc.field("session_id") == session_id, on_commit=on_commit) for name in sources)
 
-    def retention(self, cutoff: dt.datetime, *, datasets: Iterable[str] | None = None, on_commit: Step | None = None) -> int:
-        """Delete rows older than the cut-off, then say so in the cursors; returns how many went. Undated rows stay."""
-        names = datasets if datasets is not None else self._datasets()
-        return sum(self._retain(dataset, source, cutoff, on_commit) for dataset in names for source in self._sources(dataset))
+    def retention(
+        self,
+        cutoff: dt.datetime,
+        *,
+        datasets: Iterable[str] | None = None,
+        on_commit: Step | None = None,
+        rows_per_commit: int = POSITIONS_PER_COMMIT,
+    ) -> int:
+        """Delete rows older than the cut-off, then say so in the cursors; returns how many went. Undated rows stay.
+
+        `on_commit` and `rows_per_commit` as in `delete`.
+        """
+        return sum(
+            self._retain(dataset, source, cutoff, on_commit, rows_per_commit)
+            for dataset in (datasets if datasets is not None else self._datasets())
+            for source in self._sources(dataset)
+        )
+
+    # --- moving -------------------------------------------------------------------------------------------------------------
+
+    def settle(self, dataset: str, source: str, where: pc.Expression, **changes: Any) -> None:
+        """A compaction that re-identifies rows: those that match get these values in plain columns, and keep their numbers."""
+
+        def settled(rows: pa.Table) -> pa.Table:
+            matched, others = split(rows, where)
+            for name, value in changes.items():
+                at = matched.schema.get_field_index(name)
+                values = pa.repeat(pa.scalar(value, matched.schema.types[at]), matched.num_rows)
+                matched = matched.set_column(at, matched.schema.field(at), values)
+            return pa.concat_tables([matched, others])
+
+        self._rewrite_table(self._source_directory(dataset, source), settled)
+
+    def move(self, dataset: str, source: str, to: str, where: pc.Expression, *, on_commit: Step | None = None) -> int:
+        """Move rows to another source with their numbers; returns how many.
+
+        As maintenance of a derived dataset does it: they are appended there, then the source is compacted without them.
+        `on_commit` is called between the two. Nobody else may write to the source meanwhile.
+        """
+        moved = self._copy(dataset, source, to, where)
+        if on_commit:
+            on_commit()
+        self._rewrite_table(self._source_directory(dataset, source), lambda rows: split(rows, where)[1])
+        return moved
+
+    def migrate(self, dataset: str, source: str, to: str, *, on_commit: Step | None = None) -> int:
+        """Move a whole source as HypAware migrates an old layout; returns how many rows.
+
+        They are appended to the new source with their numbers, then the old directory goes to `.retired/`. `on_commit` is called
+        between the two.
+        """
+        moved = self._copy(dataset, source, to, pc.scalar(True))
+        if on_commit:
+            on_commit()
+        directory = self._source_directory(dataset, source)
+        retired = directory.parent / ".retired"
+        retired.mkdir(exist_ok=True)
+        directory.rename(retired / directory.name)
+        self._tables.clear()
+        return moved
 
     # --- maintenance --------------------------------------------------------------------------------------------------------
 
@@ -159,24 +227,7 @@ class CacheWriter:
         Sequence numbers stay, the order of rows does not. With `swap=False` it stops before the swap, as a killed HypAware would.
         The source is locked throughout: `before_swap` may read it, not write to it.
         """
-        directory = self._source_directory(dataset, source)
-        with locked(directory, exclusive=True):
-            cursor = cursors.read_cursor(directory)
-            old = self._live_table(directory)
-            live = old.live_files()
-            name = self._generation_name(directory)
-            new = self._create_table(directory / name, old.head)
-            groups: dict[tuple[str | None, ...], list[LiveFile]] = {}
-            for file in reversed(live):
-                if file.rows:
-                    groups.setdefault(tuple(file.record["partition"].values()), []).append(file)
-            files = [self._rewrite(new, group) for group in groups.values()]
-            if files:
-                new.append(files)
-            if before_swap:
-                before_swap()
-            if swap:
-                self._swap(directory, cursor, name, files_before=len(live), files=files)
+        self._rewrite_table(self._source_directory(dataset, source), _unchanged, before_swap=before_swap, swap=swap)
 
     def expire_snapshots(self, dataset: str, source: str, *, keep: int = 10) -> None:
         """Forget all but the newest snapshots. Files stay, as with HypAware."""
@@ -196,25 +247,71 @@ class CacheWriter:
 
     # --- writing data files -------------------------------------------------------------------------------------------------
 
-    def _write_rows(self, table: Table, rows: Rows, max_rows_per_file: int | None) -> Iterator[DataFile]:
+    def _numbered(self, rows: pa.Table, table: Table, sequence: Sequence[int | None] | None) -> pa.Table:
         schema = table.schema
-        physical = to_physical(_flushable(rows, table.head.partition_columns), schema)
-        if SEQ_COLUMN in schema.names:
-            physical = physical.append_column(schema.column(SEQ_COLUMN).arrow, self._sequence.take(physical.num_rows))
-            physical = physical.select([column.name for column in schema.columns])
-        for partition, part in _partitions(physical, table.head.partition_columns):
+        if SEQ_COLUMN not in schema.names:
+            return rows
+        numbers = self._sequence.take(rows.num_rows) if sequence is None else pa.array(sequence, pa.int64())
+        numbered = rows.append_column(schema.column(SEQ_COLUMN).arrow, numbers)
+        return numbered.select([column.name for column in schema.columns])
+
+    def _append_files(self, table: Table, rows: pa.Table, max_rows_per_file: int | None = None) -> list[DataFile]:
+        """Commit rows in the columns of the table, in one file per partition or several."""
+        files = []
+        for partition, part in partitions(rows, table.head.partition_columns):
             size = max_rows_per_file or part.num_rows
             for start in range(0, part.num_rows, size):
                 writer = table.new_file(partition)
                 writer.write(part.slice(start, size))
-                yield self._closed(writer, schema)
+                files.append(self._closed(writer, table.schema))
+        if files:
+            table.append(files)
+        return files
 
-    def _rewrite(self, table: Table, files: Sequence[LiveFile]) -> DataFile:
+    def _copy(self, dataset: str, source: str, to: str, where: pc.Expression) -> int:
+        """Append the live rows that match to another source, as they are."""
+        old = self._live_table(self._source_directory(dataset, source))
+        found = [split(rows, where)[0] for file in old.live_files() for rows in live_rows(file, old.schema)]
+        rows = pa.concat_tables([*found, old.schema.arrow.empty_table()])
+        directory = self._source_directory(dataset, to)
+        if not directory.exists():
+            self._create_source(directory, dataset, old.schema)
+        with locked(directory, exclusive=False):
+            files = self._append_files(self._live_table(directory), rows)
+        self._count_more(directory, files)
+        return int(rows.num_rows)
+
+    def _rewrite_table(self, directory: Path, change: Change, *, before_swap: Step | None = None, swap: bool = True) -> None:
+        """See `compact`; `change` is applied to every batch of rows."""
+        with locked(directory, exclusive=True):
+            cursor = cursors.read_cursor(directory)
+            old = self._live_table(directory)
+            live = old.live_files()
+            name = self._generation_name(directory)
+            new = self._create_table(directory / name, old.head)
+            groups: dict[tuple[str | None, ...], list[LiveFile]] = {}
+            for file in reversed(live):
+                if file.rows:
+                    groups.setdefault(tuple(file.record["partition"].values()), []).append(file)
+            files = [file for group in groups.values() for file in self._rewritten(new, group, change)]
+            if files:
+                new.append(files)
+            if before_swap:
+                before_swap()
+            if swap:
+                self._swap(directory, cursor, name, files_before=len(live), files=files)
+
+    def _rewritten(self, table: Table, files: Sequence[LiveFile], change: Change) -> Iterator[DataFile]:
+        """One file with the rows of several, or none when no row is left."""
+        batches = (change(rows) for file in files for rows in live_rows(file, table.schema))
+        kept = (rows for rows in batches if rows.num_rows)
+        first = next(kept, None)
+        if first is None:
+            return
         writer = table.new_file(files[0].record["partition"])
-        for file in files:
-            for rows in _live_rows(file, table.schema):
-                writer.write(rows)
-        return self._closed(writer, table.schema)
+        for rows in itertools.chain([first], kept):
+            writer.write(rows)
+        yield self._closed(writer, table.schema)
 
     def _closed(self, writer: DataFileWriter, schema: TableSchema) -> DataFile:
         file = writer.close()
@@ -225,16 +322,15 @@ class CacheWriter:
 
     # --- deleting, in steps -------------------------------------------------------------------------------------------------
 
-    def _retain(self, dataset: str, source: str, cutoff: dt.datetime, on_commit: Step | None) -> int:
+    def _retain(self, dataset: str, source: str, cutoff: dt.datetime, on_commit: Step | None, rows_per_commit: int) -> int:
         directory = self._source_directory(dataset, source)
         table = self._live_table(directory)
         columns = [Column(column.name, column.type) for column in table.schema.columns]
         primary = resolve_dataset(DatasetName(dataset), columns).primary_timestamp
         if primary is None:
             return 0
-        deleted = self.delete(
-            dataset, source, pc.field(primary) < pa.scalar(cutoff, pa.timestamp("us", tz="UTC")), on_commit=on_commit
-        )
+        old = pc.field(primary) < pa.scalar(cutoff, pa.timestamp("us", tz="UTC"))
+        deleted = self.delete(dataset, source, old, on_commit=on_commit, rows_per_commit=rows_per_commit)
         record = {
             "lastCutoffDate": cutoff.date().isoformat(),
             "lastCutoffMs": epoch_millis(cutoff),
@@ -245,6 +341,12 @@ class CacheWriter:
         with locked(directory, exclusive=True):
             cursors.write_json(directory / "cursor.json", {**cursors.read_cursor(directory), "retention": record})
         return deleted
+
+    def _count_more(self, directory: Path, files: Sequence[DataFile]) -> None:
+        with locked(directory, exclusive=True):
+            cursor = cursors.read_cursor(directory)
+            rows = cursor["rowCount"] + sum(file.rows for file in files)
+            cursors.write_json(directory / "cursor.json", {**cursor, "rowCount": rows})
 
     def _count_again(self, directory: Path) -> None:
         with locked(directory, exclusive=True):
@@ -268,9 +370,9 @@ class CacheWriter:
             self._tables[directory] = Table(directory, clock=self._clock, rng=self._rng)
         return self._tables[directory]
 
-    def _create_source(self, directory: Path, dataset: str, columns: Sequence[Column], *, with_sequence: bool) -> None:
+    def _create_source(self, directory: Path, dataset: str, schema: TableSchema) -> None:
         """Make a source with an empty table appear whole: no reader sees a cursor without its table or the reverse."""
-        head = TableHead(new_schema(dataset, columns, with_sequence=with_sequence), PARTITION_COLUMNS.get(dataset, ()))
+        head = TableHead(schema, PARTITION_COLUMNS.get(dataset, ()))
         with self._prepared(directory) as temporary:
             cursor = cursors.new_cursor()
             location = f"file://{directory / cursor['tableDir']}"
@@ -319,70 +421,5 @@ def sanitised(segment: str) -> str:
     return {"": "_empty_", ".": "_._", "..": "_.._"}.get(replaced, replaced)
 
 
-def _flushable(rows: Rows, partition_columns: Sequence[str]) -> Rows:
-    """Rows that have what their partition requires; HypAware drops the others."""
-    required = [name for name in partition_columns if name in REQUIRED_PARTITION_COLUMNS]
-    if not required:
-        return rows
-    if isinstance(rows, pa.Table):
-        complete = [
-            i for i, values in enumerate(zip(*(rows.column(name).to_pylist() for name in required), strict=True)) if all(values)
-        ]
-        return rows if len(complete) == rows.num_rows else rows.take(pa.array(complete, pa.int64()))
-    return [row for row in rows if all(row.get(name) for name in required)]
-
-
-def _partitions(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
-    """The rows of each combination of partition values, in the order in which they first appear."""
-    if not names:
-        if table.num_rows:
-            yield {}, table
-        return
-    groups: dict[tuple[str | None, ...], list[int]] = {}
-    for position, values in enumerate(zip(*(table.column(name).to_pylist() for name in names), strict=True)):
-        groups.setdefault(values, []).append(position)
-    for values, positions in groups.items():
-        first, count = positions[0], len(positions)
-        together = positions[-1] - first + 1 == count
-        rows = table.slice(first, count) if together else table.take(pa.array(positions, pa.int64()))
-        yield dict(zip(names, values, strict=True)), rows
-
-
-def _live_rows(file: LiveFile, schema: TableSchema) -> Iterator[pa.Table]:
-    """The live rows of a data file, each batch last row first."""
-    start = 0
-    for rows in read_data_file(file.path, schema):
-        kept = [position for position in range(rows.num_rows - 1, -1, -1) if start + position not in file.deleted]
-        start += rows.num_rows
-        if kept:
-            yield rows.take(pa.array(kept, pa.int64()))
-
-
-def _matching(file: LiveFile, schema: TableSchema, where: pc.Expression) -> BitMap:
-    """The positions of the live rows of a data file that match."""
-    found = BitMap()
-    start = 0
-    plain = TableSchema(schema.schema_id, tuple(column for column in schema.columns if column.type is not ColumnType.JSON))
-    for rows in read_data_file(file.path, plain):
-        numbered = rows.append_column("_position", pa.array(range(start, start + rows.num_rows), pa.int64()))
-        found.update(numbered.filter(where).column("_position").to_pylist())
-        start += rows.num_rows
-    return found - file.deleted
-
-
-def _in_commits(matches: Iterable[tuple[LiveFile, BitMap]]) -> Iterator[dict[str, BitMap]]:
-    """Deleted positions by data file URL, cut into commits of at most 5000."""
-    commit: dict[str, BitMap] = {}
-    room = POSITIONS_PER_COMMIT
-    for file, positions in matches:
-        rest = positions
-        while rest:
-            part = BitMap(rest[:room])
-            commit[file.record["file_path"]] = part
-            rest = rest - part
-            room -= len(part)
-            if not room:
-                yield commit
-                commit, room = {}, POSITIONS_PER_COMMIT
-    if commit:
-        yield commit
+def _unchanged(rows: pa.Table) -> pa.Table:
+    return rows
