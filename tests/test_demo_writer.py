@@ -550,6 +550,13 @@ def test_a_source_of_which_every_row_moved_has_an_empty_table(tmp_path: Path) ->
     assert cache.cursor("logs", "one")["rowCount"] == 0
 
 
+def test_a_row_without_a_number_has_none_where_it_moves_to(tmp_path: Path) -> None:
+    cache = a_cache(tmp_path).with_rows("logs", [a_log("2026-06-01")], source="old", with_sequence=False)
+    cache.with_day("2026-06-01", source="new", rows=1).writer.migrate("logs", "old", "new")
+
+    assert seqs_of(cache, source="new") == [1, None]
+
+
 def test_a_migrated_source_lies_among_the_retired(tmp_path: Path) -> None:
     cache = a_cache(tmp_path).with_day("2026-06-01", source="old").with_day("2026-06-01", source="new", rows=1)
     rows = rows_of(cache.table_directory("logs", "old"))

@@ -269,15 +269,16 @@ class CacheWriter:
         return files
 
     def _copy(self, dataset: str, source: str, to: str, where: pc.Expression) -> int:
-        """Append the live rows that match to another source, as they are."""
+        """Append the live rows that match to another source, as they are; columns its table lacks are dropped, as in a flush."""
         old = self._live_table(self._source_directory(dataset, source))
-        found = [split(rows, where)[0] for file in old.live_files() for rows in live_rows(file, old.schema)]
-        rows = pa.concat_tables([*found, old.schema.arrow.empty_table()])
         directory = self._source_directory(dataset, to)
         if not directory.exists():
             self._create_source(directory, dataset, old.schema)
         with locked(directory, exclusive=False):
-            files = self._append_files(self._live_table(directory), rows)
+            table = self._live_table(directory)
+            found = [split(rows, where)[0] for file in old.live_files() for rows in live_rows(file, table.schema)]
+            rows = pa.concat_tables([*found, table.schema.arrow.empty_table()])
+            files = self._append_files(table, rows)
         self._count_more(directory, files)
         return int(rows.num_rows)
 
