@@ -161,8 +161,53 @@ class CursorSuperseded(LedgerError):
     """A compare-and-set lost: what was to be replaced had been replaced by another. Nothing that the call carried landed."""
 
 
+class LeaseHeld(PipelineError):
+    """Another process may write to this (sink, dataset) now. It is no failure: whoever waits gets the lease when it is free."""
+
+    def __init__(self, sink: str, dataset: str, *, holder: str, since: str, until: str) -> None:
+        super().__init__(
+            f"{sink}/{dataset} is being written by {holder}, since {since}; let it end and export again. If it died, its lease "
+            f"can be taken after {until}"
+        )
+        self.holder = holder
+        self.since = since
+        self.until = until
+
+
+class LeaseLost(PipelineError):
+    """The lease that was held is another's by now: this process was stopped, or cut off, for longer than it lasts.
+
+    Nothing more may be written with it.
+    """
+
+    def __init__(self, sink: str, dataset: str) -> None:
+        super().__init__(
+            f"{sink}/{dataset}: this export lost the right to write, because it did not renew its lease in time (the machine "
+            "slept, or the ledger could not be reached); it wrote nothing after that. Whoever took over exports the day, or "
+            "export it again"
+        )
+
+
 # --- the engine ----------------------------------------------------------------------------------------------------------------
 
 
 class BalanceBroken(PipelineError):
     """Rows in, rows out and rows parked do not add up. The partition fails with the numbers; nothing is recorded."""
+
+
+class SyncStalled(PipelineError):
+    """Days of a (sink, dataset) were given up after so many attempts without progress."""
+
+    def __init__(self, sink: str, dataset: str, *, restarts: int, reason: str) -> None:
+        super().__init__(
+            f"{sink}/{dataset} was given up after {restarts} attempts without progress: {reason}; mend the cause. Every "
+            f"scheduled tick tries one of its days, and `hypaware-pipeline resume {sink}` tries all of them at once"
+        )
+        self.sink = sink
+        self.dataset = dataset
+        self.restarts = restarts
+        self.reason = reason
+
+
+class ExportEnded(PipelineError):
+    """The export was told to end. The day at hand is as it was before."""

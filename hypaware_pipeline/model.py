@@ -310,7 +310,7 @@ class Kept(StrEnum):
 _KEPT = {
     Kept.NOTHING: "nothing is kept",
     Kept.SETTLING: "rows were removed a moment ago; the copies at the sink stay until the removal has settled",
-    Kept.MOVING: "rows came to another day; the copies here stay until that day is exported",
+    Kept.MOVING: "rows went from one day to another; their copies stay where they are until both days are exported",
     Kept.FROZEN: "retention reached the day; what the sink holds of it stays",
     Kept.UNPROVEN: (
         "nothing proves that the cache still is the one the rows were exported from (it was reset, restored or compacted several "
@@ -336,7 +336,7 @@ class Receipt:
         fingerprint: Of the pin it was judged by.
         rows: Rows of the day in that pin.
         kept_rows: Rows in the files that the pin does not have.
-        kept: Why they stay; the reason that is easiest to resolve, where there are several.
+        kept: Why they stay; the reason that is easiest to resolve, where there are several. Also why rows lie elsewhere.
         elsewhere_rows: Rows of the pin that lie in a file of another day, which must not be written anew.
         set_aside: Rows that were read and not sent.
         parked: The first of the parked records, with reasons; `parked_rows` counts them all.

@@ -61,6 +61,17 @@ class Rows:
         keys, first = np.unique(np.concatenate([part.keys for part in parts]), return_index=True)
         return cls(keys, np.concatenate([part.tokens for part in parts])[first])
 
+    @classmethod
+    def layers(cls, keys: np.ndarray, tokens: np.ndarray) -> "list[Rows]":
+        """All of some rows, as sets in each of which every key is used once."""
+        layers = []
+        while len(keys):
+            distinct, first = np.unique(keys, return_index=True)
+            layers.append(cls(distinct, tokens[first]))
+            rest = np.delete(np.arange(len(keys)), first)
+            keys, tokens = keys[rest], tokens[rest]
+        return layers
+
     def __len__(self) -> int:
         """How many rows."""
         return len(self.keys)

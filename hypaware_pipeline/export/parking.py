@@ -7,13 +7,25 @@ Why refused rows are named by a second read: an encoder knows a row by its posit
 the case that one is refused would cost memory in every export. The order of rows is deterministic, so a second read finds them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hypaware_pipeline.model import PROBLEM_COLUMN, SEQ_COLUMN, Dataset, ParkedRecord, SourceName
+from hypaware_pipeline.model import PLACE_COLUMN, PROBLEM_COLUMN, SEQ_COLUMN, Dataset, ParkedRecord, SourceName
+from hypaware_pipeline.plugins.contracts import RefusedRow
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """Parked rows of one object: the place of each (see `DayRows.places`), and the first of them named."""
+
+    places: Sequence[int]
+    named: Sequence[ParkedRecord]
 
 
 class RowSieve:
@@ -21,23 +33,36 @@ class RowSieve:
 
     Attributes:
         rows: Rows seen so far, parked ones included.
-        parked_rows: Rows set aside so far.
+        place_sum: Sum of their places modulo 2^64: which rows they were, whatever their order.
+        parked_places: Places of the rows set aside so far.
         parked: The first `name_at_most` of them.
     """
 
-    def __init__(self, batches: "Iterable[pa.RecordBatch]", dataset: Dataset, source: SourceName, *, name_at_most: int) -> None:
+    def __init__(
+        self,
+        batches: "Iterable[pa.RecordBatch]",
+        dataset: Dataset,
+        source: SourceName,
+        *,
+        name_at_most: int,
+        between: Callable[[], None] = lambda: None,
+    ) -> None:
         self._batches = batches
         self._dataset = dataset
         self._source = source
         self._name_at_most = name_at_most
+        self._between = between
         self.rows = 0
-        self.parked_rows = 0
+        self.place_sum = 0
+        self.parked_places: list[int] = []
         self.parked: list[ParkedRecord] = []
 
     def batches(self) -> "Iterator[pa.RecordBatch]":
         """The rows that could be read whole, in order."""
         for batch in self._batches:
+            self._between()
             self.rows += batch.num_rows
+            self.place_sum = (self.place_sum + place_sum(_places(batch))) % 2**64
             problems = batch.column(PROBLEM_COLUMN)
             if problems.null_count == batch.num_rows:
                 yield batch
@@ -46,30 +71,48 @@ class RowSieve:
             yield batch.filter(problems.is_null())
 
     def _park(self, batch: "pa.RecordBatch") -> None:
-        problems = batch.column(PROBLEM_COLUMN)
-        self.parked_rows += batch.num_rows - problems.null_count
-        for index, reason in enumerate(problems.to_pylist()):
-            if len(self.parked) >= self._name_at_most:
-                return
-            if reason is not None:
+        places = _places(batch)
+        for index, reason in enumerate(batch.column(PROBLEM_COLUMN).to_pylist()):
+            if reason is None:
+                continue
+            self.parked_places.append(int(places[index]))
+            if len(self.parked) < self._name_at_most:
                 self.parked.append(ParkedRecord(self._source, row_name(batch, index, self._dataset), reason))
 
 
-def name_rows(
+def find_refused(
     batches: "Iterable[pa.RecordBatch]",
     dataset: Dataset,
     source: SourceName,
-    wanted: Mapping[int, str],
-) -> list[ParkedRecord]:
-    """Name the rows at the `wanted` positions (0-based among the rows that could be read whole), each with its reason."""
+    refused: Sequence[RefusedRow],
+    *,
+    name_at_most: int,
+) -> Parked:
+    """Find rows by their positions among those that could be read whole, and name the first of them."""
     sieve = RowSieve(batches, dataset, source, name_at_most=0)
+    reasons = {row.position: row.reason for row in refused}
+    positions = sorted(reasons)
+    places: list[int] = []
     named: list[ParkedRecord] = []
     start = 0
     for batch in sieve.batches():
-        here = [position for position in sorted(wanted) if start <= position < start + batch.num_rows]
-        named += [ParkedRecord(source, row_name(batch, position - start, dataset), wanted[position]) for position in here]
+        here = positions[bisect_left(positions, start) : bisect_left(positions, start + batch.num_rows)]
+        for position in here:
+            places.append(int(_places(batch)[position - start]))
+            if len(named) < name_at_most:
+                named.append(ParkedRecord(source, row_name(batch, position - start, dataset), reasons[position]))
         start += batch.num_rows
-    return named
+    return Parked(places, named)
+
+
+def place_sum(places: "np.ndarray") -> int:
+    """The sum of places modulo 2^64."""
+    return int(places.sum()) % 2**64
+
+
+def _places(batch: "pa.RecordBatch") -> "np.ndarray":
+    places: np.ndarray = batch.column(PLACE_COLUMN).to_numpy()
+    return places
 
 
 def row_name(batch: "pa.RecordBatch", index: int, dataset: Dataset) -> str:

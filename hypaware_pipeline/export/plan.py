@@ -1,14 +1,17 @@
 """What is due: the row index against the ledger. Pure; the same input gives the same plan.
 
-Why a frozen day that was exported is never due: retention deletes a day in several commits, and a half-deleted day looks like any
-other. What the cache no longer provably holds whole must not overwrite the whole copy at the destination.
+Why a day is due by its fingerprint alone: which of its rows a sink lacks, and what may be written anew, is decided where the rows
+are known (`reconcile`). What it decides stands in the receipt with the fingerprint it was decided by, so that a day of which
+nothing can be done is due once and not at every tick.
 
-Why a day that lost rows waits: retention takes six commits for one day and moves its cut-off only after the last. A day that
-shrank is written anew once its table has been left alone for a while; until then it cannot be told from a day being retired.
+Why some days are due although nothing changed: what stays at a sink until a removal has settled, until another day is exported,
+or until someone accepts its loss, leaves when that has happened. Only the receipt knows.
 
 Why a changed sink makes days due: a receipt speaks of the destination it was written for. Another place, format or codec is
 another copy, and nothing of it exists yet. Such days are *stale*; days whose rows changed in the cache *drifted*. The two are
 told apart wherever days are counted, since a person who changed a config by mistake can take back the one and not the other.
+
+Why a dataset without any source makes nothing due: a disk that is not mounted looks like that.
 
 Why bytes are guessed from rows: what a day will weigh is known only once it is encoded. The last copy of the day is the best
 guess, then those of the dataset's other days; without either there is none.
@@ -19,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hypaware_pipeline.model import UNDATED, DatasetName, Day, Fingerprint, PartitionSummary, SinkName, SourceName
+from hypaware_pipeline.model import UNDATED, DatasetName, Day, Fingerprint, Kept, PartitionSummary, SinkName, SourceName
 
 REMOVAL_SETTLES_AFTER = dt.timedelta(minutes=15)
 """How long a table must have been left alone by deletions before a day that lost rows is written anew. A whole retention pass
@@ -32,8 +35,11 @@ class Reason(StrEnum):
     NEW = "new"
     CHANGED = "drift: its rows changed in the cache since its last export"
     SINK_CHANGED = "stale: the sink's place or settings changed since its last export"
+    SETTLED = "rows that were removed from the cache may leave the sink now"
     UNREADABLE = "a source cannot be read"
     ASKED = "asked for"
+    RETRY = "its last export failed and it is time to try again"
+    WAITING = "its last export failed; it is tried again later"
     SETTLING = "rows were removed a moment ago; the copy at the sink stays until the removal has settled"
     FROZEN = "the cache no longer holds the day whole; the copy at the sink stays as it is"
     UNCHANGED = "unchanged"
@@ -48,29 +54,43 @@ _WORDS = {
     Reason.NEW: "new",
     Reason.CHANGED: "drift",
     Reason.SINK_CHANGED: "stale",
+    Reason.SETTLED: "settled",
     Reason.UNREADABLE: "unreadable",
     Reason.ASKED: "asked",
+    Reason.RETRY: "retry",
+    Reason.WAITING: "waiting",
     Reason.SETTLING: "settling",
     Reason.FROZEN: "kept",
     Reason.UNCHANGED: "unchanged",
 }
 
-_DUE = frozenset({Reason.NEW, Reason.CHANGED, Reason.SINK_CHANGED, Reason.UNREADABLE, Reason.ASKED})
+_DUE = frozenset(
+    {
+        Reason.NEW,
+        Reason.CHANGED,
+        Reason.SINK_CHANGED,
+        Reason.SETTLED,
+        Reason.UNREADABLE,
+        Reason.ASKED,
+        Reason.RETRY,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What is known of an exported day: of which content, at which destination, and how many rows it holds there.
 
-    `future_rows`, `exported_rows` and `bytes` as in `Receipt`.
+    All as in `Receipt`.
     """
 
     fingerprint: Fingerprint
     destination: str
     rows: int
-    future_rows: int = 0
     exported_rows: int = 0
     bytes: int = 0
+    kept: Kept = Kept.NOTHING
+    exported_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +126,8 @@ def plan_days(
     standing: Mapping[Day, Standing],
     destination: str,
     now: dt.datetime,
+    retries: Mapping[Day, dt.datetime] | None = None,
+    mounted: bool = True,
     every: bool = False,
 ) -> tuple[PlannedDay, ...]:
     """Judge every day that the cache or the ledger knows of one (sink, dataset), oldest first, `UNDATED` last.
@@ -117,17 +139,31 @@ def plan_days(
         standing: What was exported, by day.
         destination: Digest of the destination as it is configured now.
         now: The time now, in UTC.
+        retries: Days in the retry queue, each with the time at which it is due.
+        mounted: Whether the cache has any source of the dataset.
         every: Whether unchanged days are due as well.
     """
     planned = []
     of_dataset = sum(each.bytes for each in standing.values()), sum(each.exported_rows for each in standing.values())
+    moment = _Moment(destination, now, max((each.exported_at for each in standing.values()), default=""), mounted, every)
     for day in sorted({*summaries, *standing}, key=_order):
         summary, copy = summaries[day], standing.get(day)
-        reason = _judge(summary, copy, destination, now=now, every=every)
+        reason = _judge(summary, copy, (retries or {}).get(day), moment)
         size = _guess(summary.rows, (copy.bytes, copy.exported_rows) if copy and copy.exported_rows else of_dataset)
         again = copy is not None
         planned.append(PlannedDay(sink, dataset, day, summary.rows, reason, summary.unreadable, size, again))
     return tuple(planned)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """What is the same for all days of a plan; `last_export` is when any of them was exported last."""
+
+    destination: str
+    now: dt.datetime
+    last_export: str
+    mounted: bool
+    every: bool
 
 
 def _guess(rows: int, like: tuple[int, int]) -> int | None:
@@ -138,35 +174,33 @@ def _guess(rows: int, like: tuple[int, int]) -> int | None:
     return rows * size // of_rows if of_rows else None
 
 
-def _judge(summary: PartitionSummary, standing: Standing | None, destination: str, *, now: dt.datetime, every: bool) -> Reason:
+def _judge(summary: PartitionSummary, standing: Standing | None, retry_at: dt.datetime | None, moment: _Moment) -> Reason:
+    if retry_at is not None and not moment.every:
+        return Reason.RETRY if moment.now >= retry_at else Reason.WAITING
     if standing is None:
         if summary.unreadable:
             return Reason.UNREADABLE
         return Reason.NEW if summary.rows else Reason.UNCHANGED
-    if standing.destination != destination:
+    if not moment.mounted:
+        return Reason.FROZEN
+    if standing.destination != moment.destination:
         # A moved sink starts over with what the cache has; whether that may replace an object is judged where the object lies.
         return Reason.SINK_CHANGED if summary.rows else Reason.FROZEN
-    if standing.fingerprint == summary.fingerprint:
-        return Reason.ASKED if every else Reason.UNCHANGED
-    return keep_reason(summary, standing, now=now) or Reason.CHANGED
+    if standing.fingerprint != summary.fingerprint:
+        return Reason.CHANGED
+    return Reason.ASKED if moment.every else _judge_kept(summary, standing, moment)
 
 
-def keep_reason(summary: PartitionSummary, standing: Standing, *, now: dt.datetime) -> Reason | None:
-    """Why an exported day may not be written anew from what the cache holds now; None when it may.
-
-    What the cache holds of the same content may always be written again: that repairs an object somebody removed. Undated rows
-    have no day whose retention could be judged, so they are replaced only while they do not shrink; rows of the future do not
-    count, since they leave for their day when it comes.
-    """
-    if summary.fingerprint == standing.fingerprint:
-        return None
-    shrinks = summary.rows < standing.rows
-    settled_shrink = summary.rows - summary.future_rows < standing.rows - standing.future_rows
-    if not summary.live or (summary.day == UNDATED and settled_shrink):
-        return Reason.FROZEN
-    if shrinks and summary.removed_at is not None and now - summary.removed_at < REMOVAL_SETTLES_AFTER:
-        return Reason.SETTLING
-    return None
+def _judge_kept(summary: PartitionSummary, standing: Standing, moment: _Moment) -> Reason:
+    """A day whose rows are those of its last export: what the sink holds beyond them may have to go."""
+    if standing.kept is Kept.ACCEPTED:
+        return Reason.SETTLED
+    if standing.kept is Kept.MOVING:
+        return Reason.SETTLED if moment.last_export > standing.exported_at else Reason.FROZEN
+    if standing.kept is Kept.SETTLING:
+        settled = summary.removed_at is None or moment.now - summary.removed_at >= REMOVAL_SETTLES_AFTER
+        return Reason.SETTLED if settled else Reason.SETTLING
+    return Reason.UNCHANGED if standing.kept is Kept.NOTHING else Reason.FROZEN
 
 
 def partition_of(day: Day, first_day: Day) -> Day:

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hypaware_pipeline.config import SinkConfig
-from hypaware_pipeline.errors import CacheError
+from hypaware_pipeline.errors import LedgerUnreadable, LedgerWriteFailed, PipelineError
 from hypaware_pipeline.export.installation import Installation
+from hypaware_pipeline.export.lineage import follow
 from hypaware_pipeline.export.plan import PlannedDay, Standing, plan_days
 from hypaware_pipeline.ledger import Ledger
-from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName, SourceName
+from hypaware_pipeline.model import DatasetName, Day, SinkName, SourceName
 from hypaware_pipeline.plugins.registry import destination_digest
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ def survey(
     Raises:
         CacheMissing: there is no cache.
         LedgerUnreadable: the ledger cannot be read.
+        LedgerWriteFailed: it does not take what was seen of the cache.
     """
     cache = installation.cache()
     sinks = tuple(sinks)
@@ -56,8 +58,10 @@ def survey(
         if not takers:
             continue
         try:
-            pin = cache.pin(dataset)
+            pin = follow(cache, ledger, dataset, now=installation.clock()).pin
             summaries = dict(pin.partitions())
+        except (LedgerUnreadable, LedgerWriteFailed):
+            raise
         except Exception as error:
             reason = _explained(dataset, error)
             yield from (DatasetPlan(sink.name, dataset, (), reason) for sink in takers)
@@ -71,13 +75,14 @@ def survey(
                 standing=known,
                 destination=destination_digest(sink),
                 now=installation.clock(),
+                mounted=bool(pin.sources or pin.unreadable),
                 every=every,
             )
             yield DatasetPlan(sink.name, dataset, days, unreadable=pin.unreadable)
 
 
 def _explained(dataset: DatasetName, error: Exception) -> str:
-    if isinstance(error, CacheError):
+    if isinstance(error, PipelineError):
         return str(error)
     log.error("planning %s", dataset, exc_info=error)
     return f"unexpected {type(error).__name__}: {error}"
@@ -86,8 +91,6 @@ def _explained(dataset: DatasetName, error: Exception) -> str:
 def _standing(ledger: Ledger, sink: SinkName) -> dict[DatasetName, dict[Day, Standing]]:
     found: dict[DatasetName, dict[Day, Standing]] = {}
     for (dataset, day), key in ledger.fingerprints(sink).items():
-        receipt = ledger.receipt(sink, dataset, day) if day == UNDATED else None
-        future_rows = receipt.future_rows if receipt is not None else 0
-        standing = Standing(key.fingerprint, key.destination, key.rows, future_rows, key.exported_rows, key.bytes)
+        standing = Standing(key.fingerprint, key.destination, key.rows, key.exported_rows, key.bytes, key.kept, key.exported_at)
         found.setdefault(dataset, {})[day] = standing
     return found

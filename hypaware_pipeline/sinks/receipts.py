@@ -197,7 +197,8 @@ def _check_balances(document: _Document, receipt: Receipt) -> None:
     if not receipt.balanced:
         raise ValueError(
             f"its balance does not close: {receipt.rows} rows and {receipt.kept_rows} kept, but {receipt.exported_rows} "
-            f"exported, {receipt.parked_rows} parked, {receipt.withheld_rows} withheld and {receipt.elsewhere_rows} in files of other days"
+            f"exported, {receipt.parked_rows} parked, {receipt.withheld_rows} withheld and {receipt.elsewhere_rows} of other "
+            "days' files"
         )
     wrong = next((file for file in document.files if file.rows != file.row_set.rows), None)
     if wrong is not None:

@@ -1,0 +1,347 @@
+"""One day of one dataset to one sink: intent, objects, receipt at the destination, ledger.
+
+Why in this order: the ledger commit is the only point of truth. Whatever stops the way before it leaves the day due, and doing it
+again gives the same objects.
+
+Why the keys are noted before the first of them is written: an attempt that dies leaves objects which the next one need not write
+again, under names that nobody else would know. What a note names and the next receipt does not is removed.
+
+Why a balance is checked before an object becomes visible: a scan that lost a row, or found one twice, must leave the old object
+in place and say the numbers. The places of the rows are summed as well: so many rows are not enough, they must be those.
+
+Why a broken source does not stop the others: each source of a day has its own object. The readable ones are exported and
+recorded; what the sink has of the broken one stays, and the day counts as not exported until the source can be read.
+
+Why the ledger is asked once more before an object becomes visible: two exports of a day may run at once. The one that was
+overtaken leaves the object of the other in place, pins again and judges the day by what stands now.
+
+Why a receipt is read again before it is recorded: the ledger's word stops a day from being exported again, so it is given only
+for what the destination has been seen to have.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from hypaware_pipeline.errors import BalanceBroken, CursorSuperseded, SinkHalted, SourceUnreadable
+from hypaware_pipeline.export.parking import Parked, RowSieve, find_refused, place_sum
+from hypaware_pipeline.export.reconcile import DayWork, Write, content_of, reconcile
+from hypaware_pipeline.export.situations import Situations
+from hypaware_pipeline.export.slices import SCAN_MEMORY_BYTES
+from hypaware_pipeline.ledger import Ledger, Recorded
+from hypaware_pipeline.ledger.schema import timestamp
+from hypaware_pipeline.model import (
+    Day,
+    DayOutcome,
+    ExportedFile,
+    ParkedRecord,
+    Part,
+    PartitionSummary,
+    Receipt,
+    SetAside,
+    SourceName,
+)
+from hypaware_pipeline.plugins.contracts import Encoded
+from hypaware_pipeline.row_sets import pack
+from hypaware_pipeline.sinks.claims import DatasetClaim
+from hypaware_pipeline.sinks.configured import ConfiguredSink
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from hypaware_pipeline.cache.reader import DatasetPin, PinReader
+    from hypaware_pipeline.export.lineage import Followed
+
+PARKED_IN_RECEIPT = 100
+"""How many parked records a receipt names. It counts all of them."""
+
+
+class _SourceBroken(Exception):
+    """A source turned out to be damaged while it was read."""
+
+    def __init__(self, source: SourceName, reason: str) -> None:
+        super().__init__(reason)
+        self.source = source
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A pin, opened for the days of one attempt, and the right to write them.
+
+    Attributes:
+        between: Called between batches and before every write; raises to end the export.
+    """
+
+    followed: "Followed"
+    reader: "PinReader"
+    spill_dir: Path
+    claim: DatasetClaim
+    between: Callable[[], None]
+    _read: set[tuple[Day, SourceName]] = field(default_factory=set)
+
+    @property
+    def pin(self) -> "DatasetPin":
+        """The pin."""
+        return self.followed.pin
+
+    @contextmanager
+    def rows(self, day: Day, write: Write) -> "Iterator[Iterator[pa.RecordBatch]]":
+        """The rows of a write. Whole sources of the days come from one pass over the files, the first time they are asked for."""
+        asked = (day, write.source)
+        if write.mask.all() and asked not in self._read:
+            self._read.add(asked)
+            yield self.reader.batches(day, write.source)
+            return
+        with self.again(day, write) as batches:
+            yield batches
+
+    @contextmanager
+    def again(self, day: Day, write: Write) -> "Iterator[Iterator[pa.RecordBatch]]":
+        """The rows of a write, read by themselves."""
+        only = {write.source: write.mask}
+        with self.pin.read([day], spill_dir=self.spill_dir, memory_bytes=SCAN_MEMORY_BYTES, only=only) as reader:
+            yield reader.batches(day, write.source)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What came of a write: the object, if any row could be encoded, and the rows that could not."""
+
+    file: ExportedFile | None
+    set_aside: SetAside | None
+    named: Sequence[ParkedRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class DayExport:
+    """Exports days of one dataset to one sink."""
+
+    sink: ConfiguredSink
+    ledger: Ledger
+    clock: Callable[[], datetime]
+    opened: Opened
+
+    def export(self, day: Day, started: float) -> DayOutcome:
+        """Export one day; `started` is when work on it began (monotonic seconds).
+
+        Raises:
+            PipelineError: what stopped it; nothing was recorded, and the day is due as before.
+        """
+        self.opened.claim.check()
+        summary = self.opened.pin.summary(day)
+        recorded = self.ledger.recorded(self.sink.name, summary.dataset, day)
+        standing = self._standing(summary, recorded)
+        work, written, summary = self._write(day, summary, standing, recorded)
+        receipt = self._receipt(summary, work, written, started)
+        noted = self._noted(summary)
+        if standing is None and not (receipt.files or receipt.set_aside or noted):
+            return self._outcome(summary, None, work, started)
+        is_recorded = standing is not None and recorded is not None and recorded.receipt is standing
+        if is_recorded and not noted and _says_the_same(receipt, standing):
+            return self._outcome(summary, standing, work, started)
+        self._confirm(receipt, recorded, {*noted, *(file.key for file in (standing.files if standing is not None else ()))})
+        return self._outcome(summary, receipt, work, started)
+
+    def _standing(self, summary: PartitionSummary, recorded: Recorded | None) -> Receipt | None:
+        """What lies at the destination: the ledger's word when it speaks of this destination, else the receipt found there."""
+        if recorded is not None and recorded.receipt.destination == self.sink.destination:
+            return recorded.receipt
+        return self.sink.writer.read_receipt(summary.dataset, summary.day)
+
+    # --- objects ---------------------------------------------------------------------------------------------------------------
+
+    def _write(
+        self, day: Day, summary: PartitionSummary, standing: Receipt | None, recorded: Recorded | None
+    ) -> tuple[DayWork, list[_Written], PartitionSummary]:
+        """Decide what to write and write it; again without every source that breaks on the way."""
+        situations = Situations(self.opened.followed, self._recorded, self._name, self.clock())
+        repair = standing is not None and standing.fingerprint == summary.fingerprint
+        broken: dict[SourceName, str] = {}
+        written: dict[str, tuple[Write, _Written]] = {}
+        while True:
+            situation = situations.of(day, standing, broken=broken, repair=repair)
+            work = reconcile(situation, partial(self._name, day))
+            self._note(summary, work)
+            try:
+                for write in work.writes:
+                    if write.key not in written or not np.array_equal(written[write.key][0].mask, write.mask):
+                        written[write.key] = write, self._write_one(day, write, recorded)
+            except _SourceBroken as error:
+                broken[error.source] = str(error)
+                summary = self.opened.pin.without(day, broken)
+                continue
+            return work, [written[write.key][1] for write in work.writes], summary
+
+    def _recorded(self, day: Day) -> Receipt | None:
+        receipt = self.ledger.receipt(self.sink.name, self.opened.pin.dataset.name, day)
+        return receipt if receipt is not None and receipt.destination == self.sink.destination else None
+
+    def _name(self, day: Day, part: Part) -> str:
+        return self.sink.writer.object_key(self.opened.pin.dataset.name, day, part)
+
+    def _note(self, summary: PartitionSummary, work: DayWork) -> None:
+        """Note what is about to be written, unless an attempt before this one did."""
+        keys = {write.key for write in work.writes}
+        if keys - self._noted(summary):
+            self.ledger.intents.open(self.sink.name, summary.dataset, summary.day, str(uuid.uuid4()), sorted(keys))
+
+    def _noted(self, summary: PartitionSummary) -> set[str]:
+        """What attempts that no receipt ended may have written."""
+        intents = self.ledger.intents.of(self.sink.name, summary.dataset, summary.day)
+        return {key for intent in intents for key in intent.keys}
+
+    def _write_one(self, day: Day, write: Write, recorded: Recorded | None) -> _Written:
+        try:
+            return self._write_object(day, write, recorded)
+        except SourceUnreadable as error:
+            raise _SourceBroken(write.source, str(error)) from None
+
+    def _write_object(self, day: Day, write: Write, recorded: Recorded | None) -> _Written:
+        dataset = self.opened.pin.dataset
+        rows = self.opened.pin.rows_of(day)[write.source]
+        self.opened.between()
+        self.opened.claim.hold()
+        with self.opened.rows(day, write) as batches:
+            sieve = RowSieve(batches, dataset, write.source, name_at_most=PARKED_IN_RECEIPT, between=self.opened.between)
+
+            def confirm(encoded: Encoded) -> None:
+                self._ensure_balanced(day, write, sieve, encoded, place_sum(rows.places[write.mask]))
+                self.ledger.ensure_standing(self.sink.name, dataset.name, day, recorded)
+                self.opened.between()
+
+            stored, refused = self.sink.writer.write_object(
+                write.key, columns=dataset.columns, batches=sieve.batches(), confirm=confirm
+            )
+        parked = Parked(sieve.parked_places, sieve.parked)
+        if refused:
+            room = PARKED_IN_RECEIPT - len(parked.named)
+            with self.opened.again(day, write) as batches:
+                found = find_refused(batches, dataset, write.source, refused, name_at_most=room)
+            parked = Parked([*parked.places, *found.places], [*parked.named, *found.named])
+        aside = np.isin(rows.places, np.array(parked.places, dtype=rows.places.dtype)) & write.mask
+        sent = write.mask & ~aside
+        file = None
+        if stored is not None:
+            file = ExportedFile(
+                key=stored.key,
+                bytes=stored.bytes,
+                sha256=stored.sha256,
+                source=write.source,
+                generation=write.generation,
+                chain=write.chain,
+                content=content_of(rows, sent),
+                row_set=pack(write.rows_of(sent)),
+            )
+        if not aside.any():
+            return _Written(file, None, ())
+        return _Written(file, SetAside("parked", write.source, write.generation, pack(write.rows_of(aside))), parked.named)
+
+    def _ensure_balanced(self, day: Day, write: Write, sieve: RowSieve, encoded: Encoded, places: int) -> None:
+        expected = int(write.mask.sum())
+        parked = len(sieve.parked_places)
+        accounted = encoded.rows + len(encoded.refused) + parked
+        if sieve.rows == accounted == expected and sieve.place_sum == places:
+            return
+        what = "" if sieve.rows != expected or accounted != expected else "; they are not the rows that were planned"
+        raise BalanceBroken(
+            f"{self.opened.pin.dataset.name} {day}, source '{write.source}': the row index counts {expected} rows, the scan read "
+            f"{sieve.rows}, of which {encoded.rows} were encoded, {len(encoded.refused)} refused and {parked} unreadable{what}; "
+            "the object at the destination was left as it is"
+        )
+
+    # --- receipt ---------------------------------------------------------------------------------------------------------------
+
+    def _receipt(self, summary: PartitionSummary, work: DayWork, written: Sequence[_Written], started: float) -> Receipt:
+        files = [*work.stays, *(each.file for each in written if each.file is not None)]
+        receipt = Receipt(
+            sink=self.sink.name,
+            dataset=summary.dataset,
+            day=summary.day,
+            destination=self.sink.destination,
+            ledger_id=self.ledger.id,
+            fingerprint=summary.fingerprint,
+            rows=summary.rows,
+            kept_rows=work.kept_rows,
+            kept=work.kept,
+            elsewhere_rows=work.elsewhere_rows,
+            files=tuple(sorted(files, key=lambda file: file.key)),
+            set_aside=(*work.set_aside, *(each.set_aside for each in written if each.set_aside is not None)),
+            parked=tuple(record for each in written for record in each.named)[:PARKED_IN_RECEIPT],
+            unreadable=dict(summary.unreadable),
+            exported_at=timestamp(self.clock()),
+            seconds=round(time.monotonic() - started, 3),
+        )
+        if not receipt.balanced:
+            raise BalanceBroken(
+                f"{receipt.dataset} {receipt.day}: the cache has {receipt.rows} rows and {receipt.kept_rows} more are kept, but "
+                f"{receipt.exported_rows} are exported, {receipt.parked_rows} parked, {receipt.withheld_rows} withheld and "
+                f"{receipt.elsewhere_rows} in files of other days; nothing is recorded"
+            )
+        return receipt
+
+    def _confirm(self, receipt: Receipt, recorded: Recorded | None, left: Collection[str]) -> None:
+        """Remove what the new receipt does not name of what is `left` from before, put the receipt, read it again, record it.
+
+        A removal that a crash cuts off is repeated, because the day is still due. The receipt is the last object written.
+        """
+        self.opened.between()
+        self.opened.claim.hold()
+        kept = {file.key for file in receipt.files}
+        self.sink.writer.remove(key for key in sorted(left) if key not in kept)
+        self.sink.writer.write_receipt(receipt)
+        self._ensure_put(receipt)
+        self.ledger.record(receipt, replaces=recorded)
+
+    def _ensure_put(self, receipt: Receipt) -> None:
+        """See that the receipt lies at the destination as it was put.
+
+        Raises:
+            SinkHalted: it does not; a store that loses or changes what it took is trusted with nothing more.
+            CursorSuperseded: another one does: an export of the day at the same time put its own.
+        """
+        found = self.sink.writer.read_receipt(receipt.dataset, receipt.day)
+        if found is None:
+            raise SinkHalted(
+                f"the destination took the receipt of {receipt.dataset} {receipt.day} and does not have it; the day is not "
+                "recorded. Find out what removes objects there, or why they are lost, then export again"
+            )
+        if found != receipt:
+            raise CursorSuperseded(
+                f"the receipt of {receipt.dataset} {receipt.day} that was just put is not the one that lies at the destination, "
+                f"which is of {found.exported_at}, ledger {found.ledger_id}: another export of the day put it at the same time, "
+                "or the destination gives back what was there before; the day is not recorded"
+            )
+
+    def _outcome(self, summary: PartitionSummary, receipt: Receipt | None, work: DayWork, started: float) -> DayOutcome:
+        status: Literal["exported", "partial", "kept"] = "exported"
+        if summary.unreadable:
+            status = "partial"
+        elif work.kept_rows and not work.writes:
+            status = "kept"
+        seconds = time.monotonic() - started
+        error = _unreadable_message(summary.unreadable)
+        return DayOutcome(self.sink.name, summary.dataset, summary.day, status, receipt, error, seconds)
+
+
+def _says_the_same(receipt: Receipt, standing: Receipt | None) -> bool:
+    """Whether recording a receipt would change nothing but its time."""
+
+    def said(each: Receipt) -> tuple[object, ...]:
+        files = [(file.key, file.sha256, file.row_set) for file in each.files]
+        return each.fingerprint, each.rows, each.kept, each.kept_rows, each.elsewhere_rows, files, each.set_aside, each.unreadable
+
+    return standing is not None and said(receipt) == said(standing)
+
+
+def _unreadable_message(unreadable: Mapping[SourceName, str]) -> str | None:
+    if not unreadable:
+        return None
+    return "; ".join(f"source '{source}' could not be read: {reason}" for source, reason in sorted(unreadable.items()))

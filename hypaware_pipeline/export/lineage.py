@@ -1,0 +1,191 @@
+"""A pin, and how it came from the one before: chains and generations of its sources, remembered in the ledger.
+
+Why every pin is compared with the last one, whoever made it: HypAware compacts every hour and forgets snapshots after a day, so
+that only somebody who looks often can prove that a table is still the same. A tick that finds something new is that somebody.
+
+Why what is remembered is read before the tables: whoever comes second then names what is no longer remembered, and looks again,
+instead of taking the table it saw earlier for a restored one.
+
+Why a generation is judged by a whole table: after a reset one day alone may happen to reuse no number of the old cache. It is
+done only when a chain breaks.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hypaware_pipeline.cache.chains import Link, Remembered, link
+from hypaware_pipeline.errors import CursorSuperseded
+from hypaware_pipeline.export.identity import new_generation
+from hypaware_pipeline.ledger import Ledger, SourceChain
+from hypaware_pipeline.ledger.schema import timestamp
+from hypaware_pipeline.model import FIRST_GENERATION, UNSEQUENCED, Chain, DatasetName, Day, Fingerprint, Generation, SourceName
+from hypaware_pipeline.row_sets import Rows, unpack
+
+if TYPE_CHECKING:
+    from hypaware_pipeline.cache.reader import Cache, DatasetPin
+    from hypaware_pipeline.cache.snapshot import SourcePin
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A pin, with the chain of each of its readable sources."""
+
+    pin: "DatasetPin"
+    chains: Mapping[SourceName, SourceChain]
+
+
+def follow(cache: "Cache", ledger: Ledger, dataset: DatasetName, *, now: dt.datetime) -> Followed:
+    """Pin a dataset and remember how its sources go on.
+
+    Raises:
+        CacheError: nothing of the dataset can be pinned.
+        CursorSuperseded: others kept pinning it at the same moments.
+        LedgerError: the ledger cannot be read or written.
+    """
+    for attempt in range(_ATTEMPTS):
+        remembered = ledger.chains.of(dataset)
+        pin = cache.pin(dataset)
+        moved = _moved(pin, remembered, ledger, timestamp(now))
+        chains = {source: moved.get(source) or remembered[source] for source in sorted(pin.sources)}
+        if not moved:
+            break
+        try:
+            ledger.chains.move(dataset, moved, unchanged=_unchanged(pin))
+            break
+        except CursorSuperseded:
+            if attempt + 1 == _ATTEMPTS:
+                raise
+    return Followed(pin, chains)
+
+
+def _unchanged(pin: "DatasetPin") -> Mapping[Day, Fingerprint]:
+    return {day: summary.fingerprint for day, summary in pin.partitions().items()}
+
+
+def _moved(
+    pin: "DatasetPin", remembered: Mapping[SourceName, SourceChain], ledger: Ledger, now: str
+) -> dict[SourceName, SourceChain]:
+    """What there is to remember anew."""
+    moved: dict[SourceName, SourceChain] = {}
+    broken: dict[SourceName, Link] = {}
+    for source in sorted(pin.sources):
+        known, found = remembered.get(source), pin.source_pin(source)
+        how = link(_as_remembered(known), found)
+        if known is None or not how.proven or how is Link.FIRST:
+            broken[source] = how
+        elif (seen := _seen(known, found)) != known:
+            moved[source] = seen
+    if broken:
+        generations = _generations(pin, broken, remembered, ledger)
+        for source, how in broken.items():
+            moved[source] = _begun(pin, source, how, generations[source], remembered.get(source), now)
+    return moved
+
+
+def _as_remembered(known: SourceChain | None) -> Remembered | None:
+    if known is None:
+        return None
+    return Remembered(known.table_dir, known.table_uuid, known.snapshot_id, known.sequence_number)
+
+
+def _seen(known: SourceChain, found: "SourcePin") -> SourceChain:
+    """The same chain, with the snapshot that was found now."""
+    return replace(
+        known,
+        table_dir=found.table_dir.name,
+        table_uuid=found.table_uuid,
+        snapshot_id=found.snapshot_id,
+        sequence_number=found.sequence_number,
+        cutoff_ms=max((ms for ms in (known.cutoff_ms, found.retention_cutoff_ms) if ms is not None), default=None),
+    )
+
+
+def _begun(
+    pin: "DatasetPin", source: SourceName, how: Link, generation: Generation, known: SourceChain | None, now: str
+) -> SourceChain:
+    """A chain that begins with what was found now."""
+    found = pin.source_pin(source)
+    before = "" if known is None else known.chain
+    chain = Chain(new_generation(before, pin.dataset.name, source, found.table_uuid, str(found.snapshot_id)))
+    fresh = SourceChain(
+        chain=chain,
+        generation=generation,
+        table_dir="",
+        table_uuid="",
+        snapshot_id=None,
+        sequence_number=0,
+        cutoff_ms=None if known is None else known.cutoff_ms,
+        link=how.value,
+        note=_note(how, known, found, generation),
+        since=now,
+        version=0 if known is None else known.version,
+    )
+    return _seen(fresh, found)
+
+
+def _note(how: Link, known: SourceChain | None, found: "SourcePin", generation: Generation) -> str:
+    """What a person should know of a chain that broke; empty for one that only begins."""
+    if known is None:
+        return ""
+    new = f"; its rows are of a new generation, {generation}" if generation != known.generation else ""
+    if how is Link.REWOUND:
+        return (
+            f"table '{found.table_dir.name}' went back from state {known.sequence_number} to {found.sequence_number}, as if an "
+            f"older copy of the cache had been restored{new}"
+        )
+    return (
+        f"table '{found.table_dir.name}' took the place of '{known.table_dir}', and nothing says that it was made from it: the "
+        f"cache was reset or replaced, or compacted several times while nobody looked{new}"
+    )
+
+
+# --- generations ---------------------------------------------------------------------------------------------------------------
+
+
+def _generations(
+    pin: "DatasetPin", broken: Mapping[SourceName, Link], remembered: Mapping[SourceName, SourceChain], ledger: Ledger
+) -> dict[SourceName, Generation]:
+    """Of each source whose chain begins: the generation of those of its rows that nobody knows."""
+    known = _known(ledger, pin.dataset.name)
+    newest = max(remembered.values(), key=lambda chain: chain.since, default=None)
+    usual = FIRST_GENERATION if newest is None else newest.generation
+    tables = (f"{source} {pin.source_pin(source).table_uuid}" for source in broken)
+    new = new_generation(pin.dataset.name, *sorted(known), *tables)
+    return {source: _generation(pin, source, how, known, usual, new) for source, how in broken.items()}
+
+
+def _generation(
+    pin: "DatasetPin", source: SourceName, how: Link, known: Mapping[Generation, Rows], usual: Generation, new: Generation
+) -> Generation:
+    if not known:
+        return usual
+    rows = pin.table_rows(source)
+    keys, tokens = rows.keys[rows.sequenced], rows.tokens[rows.sequenced]
+    matches: dict[Generation, int] = {}
+    same, taken = np.zeros(len(keys), bool), np.zeros(len(keys), bool)
+    for generation, of_generation in known.items():
+        here, key_taken = of_generation.find(keys, tokens)
+        matches[generation] = int(here.sum())
+        same |= here
+        taken |= key_taken
+    if (taken & ~same).any() or not (same.any() or how is Link.FIRST):
+        return new
+    return max(matches, key=lambda generation: (matches[generation], generation)) if same.any() else usual
+
+
+def _known(ledger: Ledger, dataset: DatasetName) -> dict[Generation, Rows]:
+    """Every row of a dataset that any sink has, parked or withholds, by generation.
+
+    One day may use a number that another day uses as well; then either stands for it.
+    """
+    parts: dict[Generation, list[Rows]] = {}
+    for stored in ledger.row_sets(dataset):
+        if stored.generation != UNSEQUENCED:
+            parts.setdefault(stored.generation, []).append(unpack(stored.row_set))
+    return {generation: Rows.together(rows) for generation, rows in parts.items()}
