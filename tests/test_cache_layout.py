@@ -116,7 +116,7 @@ def test_the_cursor_chooses_the_table_and_tells_retention_and_compaction(tmp_pat
     }
     directory = a_source(tmp_path, "logs", "source=a", cursor=cursor)
     compacted = dt.datetime(2026, 11, 29, 11, 27, 22, 565000, tzinfo=dt.UTC)
-    assert cursor_of(directory) == Cursor("source-table", directory / "table-17", 3, 1780401600000, compacted)
+    assert cursor_of(directory) == Cursor("source-table", directory / "table-17", 3, 1780401600000, compacted, "table")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_each_layout_leads_to_its_table(tmp_path: Path, cursor: object, table: s
 def test_a_table_in_the_partition_directory_itself_needs_no_cursor(tmp_path: Path) -> None:
     a_table(tmp_path / "datasets" / "logs" / "source=a")
     (location,) = source_locations(tmp_path, DatasetName("logs"))
-    assert read_cursor(location) == Cursor("legacy", location.directory, None, None, None)
+    assert read_cursor(location) == Cursor("legacy", location.directory, None, None, None, None)
 
 
 @pytest.mark.parametrize("generation", ["table", "table-17", "epoch=2"])

@@ -18,9 +18,10 @@ from pyroaring import BitMap64
 from hypaware_pipeline.cache.index import DayTotal, SourceIndex, index_source
 from hypaware_pipeline.cache.layout import SourceLocation
 from hypaware_pipeline.cache.manifests import Bounds, pack_bounds
-from hypaware_pipeline.cache.row_hash import NO_DAY, Recipe, raw_days, row_hashes
+from hypaware_pipeline.cache.row_hash import Recipe, row_hashes, tokens
 from hypaware_pipeline.cache.snapshot import DataFile, DeletionRef, SourcePin, SourceVersion
 from hypaware_pipeline.model import DatasetName, SourceName
+from hypaware_pipeline.row_sets import NO_DAY, raw_days_of
 
 RECIPE = Recipe("timestamp", ("key",))
 DAY = 20_609  # 2026-06-05
@@ -107,7 +108,7 @@ def one_column(array: pa.Array) -> pa.RecordBatch:
 
 
 def days_of(array: pa.Array) -> list[int | None]:
-    days: list[int] = raw_days(one_column(array), Recipe("timestamp", ())).tolist()
+    days: list[int] = raw_days_of(tokens(one_column(array), Recipe("timestamp", ()))).tolist()
     return [None if day == NO_DAY else day for day in days]
 
 
@@ -123,7 +124,7 @@ def test_a_day_begins_at_midnight_utc_in_every_unit(unit: str, zone: str | None)
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_an_absurd_timestamp_is_far_away_and_breaks_nothing(value: int, unit: str) -> None:
     batch = one_column(pa.array([value], pa.timestamp(unit)))
-    (day,) = raw_days(batch, RECIPE)
+    (day,) = raw_days_of(tokens(batch, RECIPE))
     assert (day > 0) == (value > 0)
     assert day != NO_DAY
     assert len(row_hashes(batch, RECIPE)) == 1
@@ -160,7 +161,7 @@ def test_text_that_begins_with_an_iso_date_gives_a_day_and_other_text_none(text:
 def test_dates_give_their_day_and_numbers_none() -> None:
     assert days_of(pa.array([DAY, None], pa.int32()).cast(pa.date32())) == [DAY, None]
     assert days_of(pa.array([1780617600000])) == [None]
-    assert raw_days(one_column(pa.array([1])), Recipe(None, ())).tolist() == [NO_DAY]
+    assert raw_days_of(tokens(one_column(pa.array([1])), Recipe(None, ()))).tolist() == [NO_DAY]
 
 
 def test_a_hash_is_the_same_on_every_machine_and_in_every_version() -> None:
@@ -252,7 +253,7 @@ def test_deleted_rows_are_neither_counted_nor_found(table: Table) -> None:
     table.delete("a.parquet", [1], vector="v1.puffin")
     index = table.indexed()
     assert rows_by_day(index) == {DAY: 1, DAY + 1: 1}
-    positions, days = index.live_rows(index.pin.files[0])
+    positions, days = index.live_days(index.pin.files[0])
     assert (positions.tolist(), days.tolist()) == ([0, 2], [DAY, DAY + 1])
 
 
@@ -454,4 +455,4 @@ def test_a_file_that_comes_back_is_found_again(table: Table) -> None:
     assert table.indexed().lost
     path.write_bytes(content)
     assert rows_by_day(table.indexed()) == {DAY: 1}
-    assert np.array_equal(table.indexed().live_rows(table.files["a.parquet"])[1], [DAY])
+    assert np.array_equal(table.indexed().live_days(table.files["a.parquet"])[1], [DAY])

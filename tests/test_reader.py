@@ -9,12 +9,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from hypaware_pipeline.cache import index, reader
+from hypaware_pipeline.cache.day_rows import PLACE_BITS, DayRows
 from hypaware_pipeline.cache.reader import Cache, DatasetPin
 from hypaware_pipeline.errors import CacheMissing, PinLost, SourceUnreadable
 from hypaware_pipeline.model import SEQ_COLUMN, UNDATED, DatasetName, Day, SourceName
+from hypaware_pipeline.row_sets import raw_days_of
+from tests.builders import a_cache
 
 DATA = Path(__file__).parent / "data"
 LOGS, MESSAGES = DatasetName("logs"), DatasetName("ai_gateway_messages")
@@ -204,23 +209,7 @@ def test_the_earliest_day_is_the_first_dated_one_of_any_dataset(lived: Copy) -> 
     assert lived.open().earliest_day() == "2026-06-02"
 
 
-# --- which days are live and which changed --------------------------------------------------------------------------------------
-
-
-def test_a_day_that_retention_has_cut_into_is_not_live(lived: Copy) -> None:
-    """The cut-off is 2026-06-02 at noon: that day is half gone."""
-    live = {day: summary.live for day, summary in lived.pin().partitions().items()}
-    assert {day for day, value in live.items() if not value} == {"2026-06-01", "2026-06-02"}
-    lived.set_cursor(LOGS, UNKNOWN, retention={"lastCutoffMs": 1780444800000})  # 2026-06-03T00:00Z
-    live = {day: summary.live for day, summary in lived.pin().partitions().items()}
-    assert live[Day("2026-06-03")]
-    assert live[UNDATED]
-
-
-def test_one_source_whose_retention_cut_into_a_day_is_enough(basic: Copy) -> None:
-    assert all(summary.live for summary in basic.pin(MESSAGES).partitions().values())
-    basic.set_cursor(MESSAGES, CODEX, retention={"lastCutoffMs": 1780617600001})  # a millisecond into 2026-06-05
-    assert not basic.pin(MESSAGES).summary(Day("2026-06-05")).live
+# --- which days changed --------------------------------------------------------------------------------------------------------
 
 
 def test_rows_were_removed_when_the_newest_deletion_of_any_source_says(lived: Copy, basic: Copy) -> None:
@@ -289,6 +278,134 @@ def test_rows_before_the_floor_are_undated(lived: Copy) -> None:
     assert counts(pin) == {"2026-06-04": 56, "2026-06-05": 19, "2026-06-06": 40, "undated": 63}
     assert lived.sequences(pin) == expected_sequences("lived", LOGS)
     assert cache.earliest_day() == "2026-06-04"
+
+
+# --- which rows ----------------------------------------------------------------------------------------------------------------
+
+
+def numbers_of(rows: DayRows) -> Counter[Any]:
+    return Counter(int(key) if known else None for key, known in zip(rows.keys, rows.sequenced, strict=True))
+
+
+@pytest.mark.parametrize("dataset", [LOGS, MESSAGES])
+@pytest.mark.parametrize("name", ["basic", "lived"])
+def test_the_rows_of_a_day_are_those_it_counts_and_gives(tmp_path: Path, name: str, dataset: DatasetName) -> None:
+    copy = Copy(tmp_path, name)
+    pin = copy.pin(dataset)
+    for day, summary in pin.partitions().items():
+        rows = pin.rows_of(day)
+        assert {source: len(each) for source, each in rows.items()} == summary.rows_by_source
+        assert {source: numbers_of(each) for source, each in rows.items()} == copy.sequences(pin, [day])
+        for each in rows.values():
+            assert {pin.home_day(int(raw)) for raw in raw_days_of(each.tokens)} == {day}
+
+
+def test_places_say_which_file_and_which_row_in_order(basic: Copy) -> None:
+    pin = basic.pin(MESSAGES)
+    rows = pin.table_rows(CODEX)
+    files = pin.source_pin(CODEX).files
+    assert len(files) > 1
+    assert np.all(np.diff(rows.places) > 0)
+    for place, key in zip(rows.places.tolist(), rows.keys.tolist(), strict=True):
+        file = pq.read_table(files[place >> PLACE_BITS].path, columns=[SEQ_COLUMN])
+        assert file.column(0)[place % 2**PLACE_BITS].as_py() == key
+
+
+def test_the_rows_of_a_table_are_those_of_all_its_days(lived: Copy) -> None:
+    pin = lived.pin()
+    days = [pin.rows_of(day)[UNKNOWN] for day in pin.partitions()]
+    assert numbers_of(pin.table_rows(UNKNOWN)) == numbers_of(DayRows.together(days))
+    with pytest.raises(KeyError):
+        pin.table_rows(SourceName("nobody"))
+
+
+def test_which_rows_there_are_is_known_without_reading_a_data_file(lived: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    lived.pin()
+    monkeypatch.setattr(index, "_read_rows", lambda *_: pytest.fail("a data file was read"))
+    pin = lived.pin()
+    assert sum(len(pin.rows_of(day)[UNKNOWN]) for day in pin.partitions()) == len(pin.table_rows(UNKNOWN)) == 178
+
+
+def test_rows_are_known_again_after_a_compaction_and_in_another_place(tmp_path: Path) -> None:
+    """A row that seemed another one would be exported a second time."""
+    cache = a_cache(tmp_path / "cache")
+    for day in ("2026-06-03", "2026-06-01", "2026-06-03"):
+        cache.with_day(day, rows=20)
+    before = a_pin(cache.root, tmp_path / "index")
+    cache.writer.compact("logs", "unknown")
+    after = a_pin(cache.root.rename(tmp_path / "moved"), tmp_path / "other-index")
+    assert identities(after) == identities(before)
+    assert len(identities(after)) == 60
+
+
+def a_pin(root: Path, index_dir: Path, dataset: DatasetName = LOGS) -> DatasetPin:
+    return Cache(root, index_dir=index_dir, clock=lambda: dt.datetime(2026, 6, 20, tzinfo=dt.UTC)).pin(dataset)
+
+
+def identities(pin: DatasetPin, source: SourceName = UNKNOWN) -> set[tuple[int, ...]]:
+    rows = pin.table_rows(source)
+    return set(zip(*(array.tolist() for array in (rows.keys, rows.tokens, rows.hashes, rows.sequenced)), strict=True))
+
+
+def chosen(copy: Copy, pin: DatasetPin, day: Day, only: dict[SourceName, np.ndarray]) -> dict[SourceName, list[Any]]:
+    with pin.read([day], spill_dir=copy.spill, memory_bytes=MEMORY_BYTES, only=only) as rows:
+        return {
+            source: [n for batch in rows.batches(day, source) for n in batch.column(SEQ_COLUMN).to_pylist()]
+            for source in pin.summary(day).rows_by_source
+        }
+
+
+@pytest.mark.parametrize("day", [Day("2026-06-04"), UNDATED])
+def test_of_a_day_only_chosen_rows_are_read_in_the_order_of_all(lived: Copy, day: Day) -> None:
+    pin = lived.pin()
+    every = chosen(lived, pin, day, {})[UNKNOWN]
+    rows = pin.rows_of(day)[UNKNOWN]
+    mask = np.arange(len(rows)) % 2 == 0
+    wanted = set(rows.keys[mask].tolist())
+    assert 0 < len(wanted) < len(every)
+    assert chosen(lived, pin, day, {UNKNOWN: mask}) == {UNKNOWN: [n for n in every if n in wanted]}
+    assert chosen(lived, pin, day, {UNKNOWN: np.zeros(len(rows), bool)}) == {UNKNOWN: []}
+
+
+def test_a_source_that_is_not_named_gives_all_its_rows(basic: Copy) -> None:
+    pin, day = basic.pin(MESSAGES), Day("2026-06-05")
+    every = chosen(basic, pin, day, {})
+    rows = pin.rows_of(day)[CODEX]
+    last = np.arange(len(rows)) == len(rows) - 1
+    assert chosen(basic, pin, day, {CODEX: last}) == {CLAUDE: every[CLAUDE], CODEX: rows.keys[last].tolist()}
+
+
+def test_masks_that_do_not_fit_are_refused(lived: Copy) -> None:
+    """Shifted against the rows they would choose others."""
+    pin, day = lived.pin(), Day("2026-06-04")
+    for days, mask in [([day], np.ones(3, bool)), ([day, UNDATED], np.ones(56, bool))]:
+        with pytest.raises(ValueError, match=r"masks of \['unknown'\] are not over the rows of 2026-06-04"):
+            pin.read(days, spill_dir=lived.spill, memory_bytes=MEMORY_BYTES, only={UNKNOWN: mask})
+
+
+def test_a_file_that_vanishes_before_its_rows_are_asked_for_is_explained(lived: Copy) -> None:
+    pin = lived.pin()
+    shutil.rmtree(lived.index)
+    lived.swap_generation()
+    with pytest.raises(PinLost, match="pin again"):
+        pin.rows_of(Day("2026-06-04"))
+    pin = lived.pin()
+    shutil.rmtree(lived.index)
+    for path in lived.table().glob("data/*"):
+        path.unlink()
+    with pytest.raises(SourceUnreadable, match=r"'unknown': a file is gone"):
+        pin.table_rows(UNKNOWN)
+
+
+def test_sources_that_were_migrated_are_named_as_they_were(lived: Copy) -> None:
+    old = lived.root / "datasets" / LOGS / "client=claude"
+    shutil.copytree(lived.table(), old / "date=2026-06-01" / "epoch=1")
+    (old / "date=2026-06-01" / "cursor.json").write_text('{"epoch": 1, "rowCount": 178}')
+    (before,) = lived.pin().sources - {UNKNOWN}
+    (old / ".retired").mkdir()
+    (old / "date=2026-06-01").rename(old / ".retired" / "date=2026-06-01")
+    pin = lived.pin()
+    assert (pin.sources, pin.migrated) == ({UNKNOWN}, {before})
 
 
 # --- the index is kept ----------------------------------------------------------------------------------------------------------

@@ -1,11 +1,15 @@
 """The row index of one source: which rows its data files hold, by day, without reading them twice.
 
-Why two levels: of every large data file, day and hash of each row are kept in a file of its own; of every data file *under its
-deletion vector*, rows and hash sum per day are kept together in one file per source. An unchanged table is judged from the
-second alone; a purge re-aggregates the files it touched from the first; only a new data file is read.
+Why two levels: of every data file, the identity and the hash of each row are kept in a file of its own; of every data file *under
+its deletion vector*, rows and hash sum per day are kept together in one file per source. An unchanged table is judged from the
+second alone; a purge re-aggregates the files it touched from the first, and who asks which rows a day has looks there; only a new
+data file is read.
 
-Why raw days are stored and not the partition they lead to: which days count as undated depends on today's date. Folded when
-asked, a row of the future finds its day when that comes, and nothing stored is wrong.
+Why raw days (within tokens) are stored and not the partition they lead to: which days count as undated depends on today's date.
+Folded when asked, a row of the future finds its day when that comes, and nothing stored is wrong.
+
+Why a row without a sequence number has its content for a hash: nothing else of it says that it is still what it was. Files with
+such rows are read whole, by what reads rows for an export; all others in the few columns the recipe names.
 
 Why a file that is lost still has days: the index or the manifest's bounds say which days it may touch. Those days list the source
 as unreadable and every other day goes on. Only a file that neither knows condemns its whole source.
@@ -17,6 +21,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import accumulate
 from pathlib import Path
 from typing import Self
 
@@ -25,17 +30,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hypaware_pipeline.cache import index_files
+from hypaware_pipeline.cache.day_rows import PLACE_BITS, DayRows
 from hypaware_pipeline.cache.deletion_vectors import deleted_positions
-from hypaware_pipeline.cache.row_hash import NO_DAY, Recipe, raw_days, row_hashes
+from hypaware_pipeline.cache.row_hash import Recipe, row_hashes, sequences, tokens
 from hypaware_pipeline.cache.snapshot import DataFile, DayBounds, SourcePin
+from hypaware_pipeline.datasets import resolve_dataset
 from hypaware_pipeline.errors import SourceUnreadable
+from hypaware_pipeline.row_sets import NO_DAY, raw_days_of
 
 MANIFESTS_FILE = "manifests"
 _TOTALS_FILE = "days"
-_TOTALS_FORMAT = "days-2"
-_ROWS_FORMAT = "rows-1"
-# Reading a smaller data file again costs no more than reading what was kept of it.
-_WORTH_KEEPING_ROWS = 4_096
+_TOTALS_FORMAT = "days-3"
+_ROWS_FORMAT = "rows-2"
+_KEPT_OF_A_ROW = ("<u8", "<i8", "<u8", "?")
 _BATCH_ROWS = 65_536
 _HASH_RANGE = 1 << 64
 # Wider bounds than a century are one absurd timestamp, and say nothing about which days the other rows are of.
@@ -56,10 +63,26 @@ class DayTotal:
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """Raw day (int32) and hash (uint64) of each row of a data file, deleted ones included."""
+    """What is known of each row of a data file, deleted ones included: the first four of `DayRows`."""
 
-    days: np.ndarray
+    keys: np.ndarray
+    tokens: np.ndarray
     hashes: np.ndarray
+    sequenced: np.ndarray
+
+    @classmethod
+    def from_bytes(cls, content: bytes, rows: int) -> Self | None:
+        """Read what `to_bytes` wrote; None when it is of another number of rows."""
+        kinds = [np.dtype(kind) for kind in _KEPT_OF_A_ROW]
+        borders = [0, *accumulate(kind.itemsize * rows for kind in kinds)]
+        if len(content) != borders[-1]:
+            return None
+        return cls(*(np.frombuffer(content, kind, rows, start) for kind, start in zip(kinds, borders, strict=False)))
+
+    def to_bytes(self) -> bytes:
+        """One array after the other."""
+        arrays = (self.keys, self.tokens, self.hashes, self.sequenced)
+        return b"".join(array.astype(kind, copy=False).tobytes() for array, kind in zip(arrays, _KEPT_OF_A_ROW, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +119,7 @@ class SourceIndex:
                 sums[day] += total.hash_sum
         return {day: DayTotal(rows[day], sums[day] % _HASH_RANGE) for day in rows}
 
-    def live_rows(self, file: DataFile) -> tuple[np.ndarray, np.ndarray]:
+    def live_days(self, file: DataFile) -> tuple[np.ndarray, np.ndarray]:
         """0-based positions (int64, ascending) and raw days (int32) of the live rows of a readable data file.
 
         Raises:
@@ -107,9 +130,29 @@ class SourceIndex:
         if len(totals) == 1 and file.deletion is None:
             # One day: every row is of it. A flush of conversations is such a file, and there are thousands.
             return np.arange(file.rows), np.full(file.rows, next(iter(totals)), dtype=np.int32)
-        days = _rows_of(self.pin, file, self._recipe, self._directory).days
         positions = np.flatnonzero(_live(file))
-        return positions, days[positions]
+        return positions, raw_days_of(self.rows(file).tokens[positions])
+
+    def live_rows(self, file: DataFile, ordinal: int) -> DayRows:
+        """The live rows of a readable data file, `ordinal` being its place in the pin.
+
+        Raises:
+            FileNotFoundError: the data file or its deletion vector is gone.
+            SourceUnreadable: it is damaged.
+        """
+        rows = self.rows(file)
+        places = np.arange(file.rows, dtype=np.int64) | (ordinal << PLACE_BITS)
+        every = DayRows(rows.keys, rows.tokens, rows.hashes, rows.sequenced, places)
+        return every if file.deletion is None else every.where(_live(file))
+
+    def rows(self, file: DataFile) -> FileRows:
+        """What is known of each row of a data file.
+
+        Raises:
+            FileNotFoundError: the data file is gone.
+            SourceUnreadable: it is damaged.
+        """
+        return _rows_of(self.pin, file, self._recipe, self._directory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +185,7 @@ def index_source(pin: SourcePin, recipe: Recipe, directory: Path | None) -> Sour
 
     Args:
         pin: What to index.
-        recipe: From which columns days and hashes come.
+        recipe: From which columns tokens and hashes come.
         directory: Where this source's index files are kept; None keeps nothing.
     """
     known = _load_totals(directory)
@@ -166,6 +209,8 @@ def index_source(pin: SourcePin, recipe: Recipe, directory: Path | None) -> Sour
             kept[key] = text
     if directory is not None and kept != known:
         _store_totals(directory, kept)
+        if not known.keys() <= kept.keys() or not known:
+            index_files.keep_only(directory, {MANIFESTS_FILE, _TOTALS_FILE, *kept})
     return SourceIndex(pin, totals, tuple(lost), recipe, directory)
 
 
@@ -217,7 +262,7 @@ def _live(file: DataFile) -> np.ndarray:
 
 def _total(file: DataFile, rows: FileRows) -> dict[int, DayTotal]:
     live = _live(file)
-    days, hashes = rows.days[live], rows.hashes[live]
+    days, hashes = raw_days_of(rows.tokens[live]), rows.hashes[live]
     if not len(days):
         return {}
     order = np.argsort(days, kind="stable")
@@ -233,7 +278,7 @@ def _days_of_lost(
         return frozenset(entry.days)
     rows = _load_rows(directory, _key(pin, file, recipe), file.rows)
     if rows is not None:
-        return frozenset(np.unique(rows.days).tolist())
+        return frozenset(np.unique(raw_days_of(rows.tokens)).tolist())
     bounds = pin.day_bounds(file, recipe.primary_timestamp) if recipe.primary_timestamp is not None else None
     return _days_between(bounds)
 
@@ -249,24 +294,24 @@ def _days_between(bounds: DayBounds | None) -> frozenset[int] | None:
 
 
 def _rows_of(pin: SourcePin, file: DataFile, recipe: Recipe, directory: Path | None) -> FileRows:
-    """Days and hashes of a data file's rows, from its index file if there is one."""
+    """What is known of a data file's rows, from its index file if there is one."""
     key = _key(pin, file, recipe)
     rows = _load_rows(directory, key, file.rows)
     if rows is None:
-        rows = _read_rows(file, recipe)
-        if directory is not None and file.rows >= _WORTH_KEEPING_ROWS:
-            index_files.write(directory / key, _ROWS_FORMAT, rows.days.tobytes() + rows.hashes.tobytes())
+        rows = _with_content(pin, file, _read_rows(file, recipe))
+        if directory is not None:
+            index_files.write(directory / key, _ROWS_FORMAT, rows.to_bytes())
     return rows
 
 
 def _read_rows(file: DataFile, recipe: Recipe) -> FileRows:
-    """Read the few columns the recipe names, a batch at a time."""
+    """Read the few columns the recipe names, a batch at a time. Keys of rows without a sequence number are left open."""
     try:
         with pq.ParquetFile(file.path, pre_buffer=False) as parquet:
             present = set(parquet.schema_arrow.names)
             names = [name for name in recipe.columns if name in present]
             batches = parquet.iter_batches(batch_size=_BATCH_ROWS, columns=names, use_threads=False)
-            parts = [(raw_days(batch, recipe), row_hashes(batch, recipe)) for batch in batches]
+            parts = [(*sequences(batch), tokens(batch, recipe), row_hashes(batch, recipe)) for batch in batches]
     except FileNotFoundError:
         raise
     except UnicodeEncodeError:
@@ -274,11 +319,25 @@ def _read_rows(file: DataFile, recipe: Recipe) -> FileRows:
     # A damaged column name is no Arrow error: it is met when pyarrow makes text of it.
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise _damaged(file, str(error)) from None
-    days = np.concatenate([np.empty(0, dtype="<i4"), *(days for days, _ in parts)], dtype="<i4")
-    hashes = np.concatenate([np.empty(0, dtype="<u8"), *(hashes for _, hashes in parts)], dtype="<u8")
-    if len(days) != file.rows:
-        raise _damaged(file, f"it holds {len(days)} rows, its manifest says {file.rows}")
-    return FileRows(days, hashes)
+    kinds = (np.uint64, bool, np.int64, np.uint64)
+    nothing = tuple(np.empty(0, kind) for kind in kinds)
+    keys, sequenced, moments, hashes = (np.concatenate(arrays) for arrays in zip(nothing, *parts, strict=True))
+    if len(keys) != file.rows:
+        raise _damaged(file, f"it holds {len(keys)} rows, its manifest says {file.rows}")
+    return FileRows(keys, moments, hashes, sequenced)
+
+
+def _with_content(pin: SourcePin, file: DataFile, rows: FileRows) -> FileRows:
+    """The same, rows without a sequence number known by their content."""
+    if rows.sequenced.all():
+        return rows
+    from hypaware_pipeline.cache.content_hash import content_hashes
+
+    # The columns of this source alone: another that comes or goes changes no row.
+    dataset = resolve_dataset(pin.location.dataset, pin.columns)
+    content = content_hashes(file.path, dataset, ~rows.sequenced)
+    keys, hashes = (np.where(rows.sequenced, known, content) for known in (rows.keys, rows.hashes))
+    return FileRows(keys, rows.tokens, hashes, rows.sequenced)
 
 
 def _damaged(file: DataFile, what: str) -> SourceUnreadable:
@@ -287,10 +346,7 @@ def _damaged(file: DataFile, what: str) -> SourceUnreadable:
 
 def _load_rows(directory: Path | None, key: str, rows: int) -> FileRows | None:
     content = index_files.read(directory / key, _ROWS_FORMAT) if directory is not None else None
-    if content is None:
-        return None
-    split = rows * np.dtype("<i4").itemsize
-    return FileRows(np.frombuffer(content[:split], dtype="<i4"), np.frombuffer(content[split:], dtype="<u8"))
+    return None if content is None else FileRows.from_bytes(content, rows)
 
 
 def _load_totals(directory: Path | None) -> dict[str, str]:
@@ -300,6 +356,4 @@ def _load_totals(directory: Path | None) -> dict[str, str]:
 
 
 def _store_totals(directory: Path, kept: Mapping[str, str]) -> None:
-    """Keep what is known of these files and forget the files that are no longer part of the table."""
     index_files.write(directory / _TOTALS_FILE, _TOTALS_FORMAT, json.dumps(kept, separators=(",", ":")).encode())
-    index_files.keep_only(directory, {MANIFESTS_FILE, _TOTALS_FILE, *kept})

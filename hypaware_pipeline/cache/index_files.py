@@ -50,14 +50,14 @@ def write(path: Path, file_format: str, content: bytes) -> None:
 def keep_only(directory: Path, names: Collection[str]) -> None:
     """Remove what lies in a directory of the index and is not among `names`."""
     try:
-        for entry in directory.iterdir():
+        with os.scandir(directory) as entries:
             # Temporary files belong to a writer that may still be at work.
-            if entry.name in names or entry.name.startswith("."):
-                continue
-            if entry.is_dir():
-                shutil.rmtree(entry)
+            strangers = [entry for entry in entries if entry.name not in names and not entry.name.startswith(".")]
+        for entry in strangers:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
             else:
-                entry.unlink(missing_ok=True)
+                Path(entry.path).unlink(missing_ok=True)
     except FileNotFoundError:
         return
     except OSError as error:

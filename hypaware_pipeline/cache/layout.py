@@ -16,7 +16,7 @@ import datetime as dt
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -28,7 +28,8 @@ from hypaware_pipeline.model import DatasetName, SourceName
 CURSOR_FILE = "cursor.json"
 _DATASETS = "datasets"
 _METADATA = "metadata"
-_SKIPPED = frozenset({"_hypaware_spool", ".retired"})
+_RETIRED = ".retired"
+_SKIPPED = frozenset({"_hypaware_spool", _RETIRED})
 _GENERATION = re.compile(r"table|table-.*|epoch=.*", re.DOTALL)
 _METADATA_SUFFIX = ".metadata.json"
 # What a directory's name cannot hold, half a surrogate pair (which JSON can spell) among it.
@@ -62,6 +63,7 @@ class Cursor:
         rows: HypAware's approximate row count; only its being zero means anything. None when it does not say.
         retention_cutoff_ms: Rows before this instant (UTC, epoch milliseconds) were deleted by retention; None if none ever were.
         compacted_at: When HypAware last wrote the table anew (UTC); None if it never did.
+        previous_table: Name of the table directory it then read the rows from; None if it never did, or does not say.
     """
 
     layout: Layout
@@ -69,6 +71,7 @@ class Cursor:
     rows: int | None
     retention_cutoff_ms: int | None
     compacted_at: dt.datetime | None
+    previous_table: str | None
 
 
 class CursorMissing(SourceUnreadable):
@@ -116,21 +119,38 @@ def source_locations(root: Path, dataset: DatasetName) -> tuple[SourceLocation, 
     carry a short digest of their path.
     """
     top = _directory_of(root, dataset)
-    named: dict[SourceName, SourceLocation] = {}
+    names = _names(directory.relative_to(top).parts for directory in _partitions(top, 0))
+    found = {names[segments]: SourceLocation(dataset, names[segments], top.joinpath(*segments)) for segments in names}
+    return tuple(found[name] for name in sorted(found))
+
+
+def migrated_sources(root: Path, dataset: DatasetName) -> frozenset[SourceName]:
+    """What the sources were called that HypAware took out of the cache after it had copied their rows into others.
+
+    It moves such a directory into a `.retired/` beside it. A source that is there again under the same name is not among them.
+    """
+    top = _directory_of(root, dataset)
+    partitions = frozenset(_partitions(top, 0))
+    live = {directory.relative_to(top).parts for directory in partitions}
+    retired = {(*directory.relative_to(top).parts[:-2], directory.name) for directory in _retired(top, partitions, 0)} - live
+    names = _names(live | retired)
+    return frozenset(names[segments] for segments in retired)
+
+
+def _names(sources: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], SourceName]:
+    """The name of each source of a dataset, by the segments of its path."""
+    named: dict[SourceName, tuple[str, ...]] = {}
     joined = []
-    for directory in _partitions(top, 0):
-        segments = directory.relative_to(top).parts
+    for segments in sources:
         if len(segments) == 1 and segments[0].startswith("source="):
-            name = SourceName(_readable(segments[0].removeprefix("source=")))
-            named[name] = SourceLocation(dataset, name, directory)
+            named[SourceName(_readable(segments[0].removeprefix("source=")))] = segments
         else:
-            joined.append((SourceName(_readable(",".join(segments)) or "all"), "/".join(segments), directory))
-    for name, path, directory in sorted(joined):
+            joined.append((SourceName(_readable(",".join(segments)) or "all"), "/".join(segments), segments))
+    for name, path, segments in sorted(joined):
         # surrogateescape: a directory name need not be valid UTF-8.
         digest = sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:8]
-        free = name if name not in named else SourceName(f"{name}~{digest}")
-        named[free] = SourceLocation(dataset, free, directory)
-    return tuple(named[name] for name in sorted(named))
+        named[name if name not in named else SourceName(f"{name}~{digest}")] = segments
+    return {segments: name for name, segments in named.items()}
 
 
 def _readable(name: str) -> str:
@@ -203,9 +223,24 @@ def _partitions(directory: Path, depth: int) -> Iterator[Path]:
             yield from _partitions(child, depth + 1)
 
 
+def _retired(directory: Path, partitions: frozenset[Path], depth: int) -> Iterator[Path]:
+    """Directories in any `.retired/` beside partitions, or where such were; what cannot be listed has none."""
+    if directory in partitions or depth > _MAX_PARTITION_DEPTH:
+        return
+    try:
+        children = [entry for entry in directory.iterdir() if entry.is_dir()]
+    except OSError:
+        return
+    if directory.name == _RETIRED:
+        yield from children
+        return
+    for child in children:
+        yield from _retired(child, partitions, depth + 1)
+
+
 def _without_cursor(location: SourceLocation) -> Cursor:
     if has_metadata(location.directory):
-        return Cursor(layout="legacy", table_dir=location.directory, rows=None, retention_cutoff_ms=None, compacted_at=None)
+        return Cursor("legacy", location.directory, None, None, None, None)
     raise CursorMissing(str(_bad_cursor(location, "is missing beside table directories")))
 
 
@@ -213,15 +248,26 @@ def _parse_cursor(location: SourceLocation, value: Mapping[str, Any]) -> Cursor:
     epoch = _number(location, value, "epoch") or 0
     rows = _number(location, value, "rowCount")
     cutoff = _number(location, _block(location, value, "retention"), "lastCutoffMs")
-    compacted = _instant(location, _block(location, value, "compaction"), "compactedAt")
+    compaction = _block(location, value, "compaction")
+    history = (rows, cutoff, _instant(location, compaction, "compactedAt"), _previous_table(location, compaction))
     layout = value.get("layout")
     if layout == "source-table":
-        return Cursor("source-table", location.directory / _table_name(location, value), rows, cutoff, compacted)
+        return Cursor("source-table", location.directory / _table_name(location, value), *history)
     if layout not in (None, "epoch"):
         raise _bad_cursor(location, f"names an unknown layout {layout!r} (known: source-table, epoch)")
     # HypAware's rule: before the first flush there is no epoch directory, and an old table may lie in the partition itself.
     in_epoch = epoch > 0 or (rows or 0) > 0
-    return Cursor("epoch", location.directory / f"epoch={epoch}" if in_epoch else location.directory, rows, cutoff, compacted)
+    return Cursor("epoch", location.directory / f"epoch={epoch}" if in_epoch else location.directory, *history)
+
+
+def _previous_table(location: SourceLocation, compaction: Mapping[str, Any]) -> str | None:
+    name = compaction.get("previousTableDir")
+    if name is None:
+        epoch = _number(location, compaction, "previousEpoch")
+        return None if epoch is None else f"epoch={epoch}"
+    if not isinstance(name, str):
+        raise _bad_cursor(location, f"names {name!r} as the table directory before; it must be the name of a directory")
+    return name
 
 
 def _table_name(location: SourceLocation, value: Mapping[str, Any]) -> str:

@@ -11,14 +11,16 @@ Why a source that lost a file of a day gives none of that day: what it still has
 Why a fingerprint does not hold the date before which future rows count as undated: when a future row's day comes, the row leaves
 `undated` and joins its day, which changes count and hash sum of both; with the date in it, `undated` would change every midnight.
 
+Why a subset of a day's rows is chosen by masks over `rows_of`: who decides which rows go into an object knows them by their
+identities, and has them in that order already. The rows themselves come in the order of the whole day.
+
 Why only what vanished becomes `PinLost`: pinning again helps when HypAware removed a generation, never when a file is damaged.
 """
 
 import datetime as dt
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -28,14 +30,16 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from hypaware_pipeline.cache import index_files
+from hypaware_pipeline.cache.day_rows import DayRows
 from hypaware_pipeline.cache.index import MANIFESTS_FILE, DayTotal, SourceIndex, index_source
-from hypaware_pipeline.cache.layout import SourceLocation, dataset_names, resolve_root, source_locations
+from hypaware_pipeline.cache.layout import SourceLocation, dataset_names, migrated_sources, resolve_root, source_locations
 from hypaware_pipeline.cache.manifests import ManifestMemory
-from hypaware_pipeline.cache.row_hash import NO_DAY, Recipe
+from hypaware_pipeline.cache.row_hash import Recipe
 from hypaware_pipeline.cache.snapshot import SourcePin, SourceVersion, pin_source, source_version
 from hypaware_pipeline.datasets import resolve_dataset
 from hypaware_pipeline.errors import PinLost, SourceUnreadable
 from hypaware_pipeline.model import UNDATED, Dataset, DatasetName, Day, Fingerprint, PartitionSummary, SourceName, date_of, day_of
+from hypaware_pipeline.row_sets import NO_DAY, raw_days_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,9 +49,8 @@ if TYPE_CHECKING:
 FLOOR = Day("2023-01-01")
 """Rows before this day are undated: one absurd timestamp must not make thousands of empty partitions."""
 _PIN_ATTEMPTS = 5
-_INDEX_GENERATION = "v1"
+_INDEX_GENERATION = "v2"
 _EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
-_DAY_MS = 86_400_000
 # A clock may be wrong by a time zone; a row more than a day ahead is of no day yet.
 _DAYS_AHEAD = 1
 
@@ -69,12 +72,19 @@ class HomeDays:
         """The home day of a raw day."""
         return day_of(dt.date.fromordinal(raw + _EPOCH_ORDINAL)) if self.first <= raw <= self.last else UNDATED
 
+    def are(self, day: Day, raw: np.ndarray) -> np.ndarray:
+        """Which raw days lead to this day."""
+        return np.asarray(self._folded(raw) == (NO_DAY if day == UNDATED else date_of(day).toordinal() - _EPOCH_ORDINAL))
+
     def split(self, positions: np.ndarray, raw: np.ndarray) -> dict[Day, np.ndarray]:
         """Row positions by home day, in the order given."""
-        folded = np.where((raw >= self.first) & (raw <= self.last), raw, NO_DAY)
+        folded = self._folded(raw)
         order = np.argsort(folded, kind="stable")
         distinct, starts = np.unique(folded[order], return_index=True)
         return {self.of(int(day)): part for day, part in zip(distinct, np.split(positions[order], starts[1:]), strict=True)}
+
+    def _folded(self, raw: np.ndarray) -> np.ndarray:
+        return np.where((raw >= self.first) & (raw <= self.last), raw, NO_DAY)
 
 
 class Cache:
@@ -155,6 +165,7 @@ class Cache:
             dataset=dataset,
             indexes={source: index_source(pin, recipe, self._source_dir(pin.location)) for source, pin in pins.items()},
             unreadable=unreadable,
+            migrated=migrated_sources(root, name),
             home_days=HomeDays.at(self._clock(), self._floor),
         )
 
@@ -169,6 +180,7 @@ class DatasetPin:
     Attributes:
         dataset: Declared columns united with those of all pinned tables.
         unreadable: Sources of which nothing can be said, with the reason; each may hold rows of any day.
+        migrated: What sources were called whose rows HypAware moved into others, as a new layout demanded.
     """
 
     def __init__(
@@ -178,17 +190,18 @@ class DatasetPin:
         dataset: Dataset,
         indexes: Mapping[SourceName, SourceIndex],
         unreadable: Mapping[SourceName, str],
+        migrated: frozenset[SourceName],
         home_days: HomeDays,
     ) -> None:
         self.dataset = dataset
         condemned = {source: lost.reason for source, index in indexes.items() for lost in index.lost if lost.days is None}
         self.unreadable: Mapping[SourceName, str] = {**unreadable, **condemned}
+        self.migrated = migrated
         self._root = root
         self._indexes = indexes
         self._home_days = home_days
         self._unpinned = frozenset(unreadable)
         self._totals: dict[Day, dict[SourceName, DayTotal]] = {}
-        self._future_rows: Counter[SourceName] = Counter()
         self._partitions = self._summarise()
 
     @property
@@ -216,15 +229,92 @@ class DatasetPin:
         """
         return self._summary(day, self._totals.get(day, {}), {**self.summary(day).unreadable, **broken})
 
-    def read(self, days: Sequence[Day], *, spill_dir: Path, memory_bytes: int) -> AbstractContextManager["PinReader"]:
+    def source_pin(self, source: SourceName) -> SourcePin:
+        """The pin of a source, also of one that lost a file.
+
+        Raises:
+            KeyError: it was not pinned.
+        """
+        return self._indexes[source].pin
+
+    def home_day(self, raw: int) -> Day:
+        """The day that a raw day (days since 1970-01-01) leads to."""
+        return self._home_days.of(raw)
+
+    def rows_of(self, day: Day) -> Mapping[SourceName, DayRows]:
+        """The rows of a day by readable source: those that `summary` counts.
+
+        Raises:
+            PinLost: a file vanished and HypAware changed the dataset meanwhile; pin again.
+            SourceUnreadable: a file is gone or damaged.
+        """
+        return {source: self._rows(source, day) for source in self.summary(day).rows_by_source}
+
+    def table_rows(self, source: SourceName) -> DayRows:
+        """All live rows of a pinned source, whatever their day, as far as its files can be read.
+
+        Raises:
+            PinLost, SourceUnreadable: as for `rows_of`.
+            KeyError: it was not pinned.
+        """
+        return self._rows(source, None)
+
+    def _rows(self, source: SourceName, day: Day | None) -> DayRows:
+        index = self._indexes[source]
+        parts = []
+        with self.losses_explained(source):
+            for ordinal, file in enumerate(index.pin.files):
+                days = {self._home_days.of(raw) for raw in index.totals.get(file.name, ())}
+                if not days or (day is not None and day not in days):
+                    continue
+                rows = index.live_rows(file, ordinal)
+                if day is not None and len(days) > 1:
+                    rows = rows.where(self._home_days.are(day, raw_days_of(rows.tokens)))
+                parts.append(rows)
+        return DayRows.together(parts)
+
+    @contextmanager
+    def losses_explained(self, source: SourceName) -> Iterator[None]:
+        """Say of a file that turns out to be gone whether pinning again helps.
+
+        Raises:
+            PinLost: HypAware changed the dataset meanwhile.
+            SourceUnreadable: it did not.
+        """
+        try:
+            yield
+        except FileNotFoundError as error:
+            gone = f"dataset '{self.dataset.name}', source '{source}': a file is gone ({error})"
+            if self.still_current():
+                raise SourceUnreadable(f"{gone} though its table references it; restore it from a backup") from None
+            raise PinLost(f"{gone}: HypAware changed the tables while they were read; pin again") from None
+
+    def read(
+        self,
+        days: Sequence[Day],
+        *,
+        spill_dir: Path,
+        memory_bytes: int,
+        only: Mapping[SourceName, np.ndarray] | None = None,
+    ) -> AbstractContextManager["PinReader"]:
         """Open the rows of some days for reading; each row group that holds any of them is read once.
 
         Args:
             days: The days that will be asked for.
             spill_dir: Where rows of days not asked yet may wait.
             memory_bytes: What sorting may hold at a time.
+            only: With a single day: which of its rows, as masks over `rows_of`. A source that is not named gives all of them.
+
+        Raises:
+            ValueError: `only` does not fit the days.
         """
-        return PinReader(self, days, spill_dir=spill_dir, memory_bytes=memory_bytes)
+        if only is not None and (len(days) != 1 or not self._fits(days[0], only)):
+            raise ValueError(f"masks of {sorted(only)} are not over the rows of {', '.join(days)}")
+        return PinReader(self, days, spill_dir=spill_dir, memory_bytes=memory_bytes, only=only or {})
+
+    def _fits(self, day: Day, only: Mapping[SourceName, np.ndarray]) -> bool:
+        rows = self.summary(day).rows_by_source
+        return all(len(mask) == rows.get(source, 0) for source, mask in only.items())
 
     def same_tables(self) -> bool:
         """Whether the dataset still has these sources with these live tables; flushes into them do not matter."""
@@ -249,8 +339,6 @@ class DatasetPin:
             for raw, total in index.by_day().items():
                 of_day = self._totals.setdefault(self._home_days.of(raw), {})
                 of_day[source] = of_day[source] + total if source in of_day else total
-                if raw > self._home_days.last:
-                    self._future_rows[source] += total.rows
             for lost in index.lost:
                 for raw in lost.days or ():
                     unreadable.setdefault(self._home_days.of(raw), {})[source] = lost.reason
@@ -265,23 +353,15 @@ class DatasetPin:
             day=day,
             rows_by_source={source: total.rows for source, total in readable.items()},
             fingerprint=_fingerprint(readable, sorted(unreadable)),
-            live=self._is_live(day),
             removed_at=self._removed_at(),
             unreadable=unreadable,
-            future_rows=sum(self._future_rows[source] for source in readable) if day == UNDATED else 0,
         )
-
-    def _is_live(self, day: Day) -> bool:
-        if day == UNDATED:
-            return True
-        start_ms = (date_of(day).toordinal() - _EPOCH_ORDINAL) * _DAY_MS
-        return all(start_ms >= (index.pin.retention_cutoff_ms or start_ms) for index in self._indexes.values())
 
     def _removed_at(self) -> dt.datetime | None:
         return max((index.pin.removed_at for index in self._indexes.values() if index.pin.removed_at is not None), default=None)
 
-    def slices(self, source: SourceName, days: frozenset[Day]) -> "list[FileSlice]":
-        """Where the live rows of some days lie in a source's files. For `PinReader`.
+    def slices(self, source: SourceName, days: frozenset[Day], mask: np.ndarray | None) -> "list[FileSlice]":
+        """Where the live rows of some days lie in a source's files; of a single day those that a mask chooses. For `PinReader`.
 
         Raises:
             FileNotFoundError: a file is gone.
@@ -291,22 +371,37 @@ class DatasetPin:
 
         index = self._indexes[source]
         slices = []
+        passed = 0
         for file in index.pin.files:
             if days.isdisjoint(self._home_days.of(raw) for raw in index.totals.get(file.name, ())):
                 continue
-            rows = self._home_days.split(*index.live_rows(file))
-            slices.append(FileSlice(file.path, {day: positions for day, positions in rows.items() if day in days}))
+            rows = self._home_days.split(*index.live_days(file))
+            wanted = {day: positions for day, positions in rows.items() if day in days}
+            if mask is not None:
+                ((day, positions),) = wanted.items()
+                wanted = {day: positions[mask[passed : passed + len(positions)]]}
+                passed += len(positions)
+            slices.append(FileSlice(file.path, wanted))
         return slices
 
 
 class PinReader:
     """The rows of some days of a pin, as a context manager. Built by `DatasetPin.read`."""
 
-    def __init__(self, pin: DatasetPin, days: Sequence[Day], *, spill_dir: Path, memory_bytes: int) -> None:
+    def __init__(
+        self,
+        pin: DatasetPin,
+        days: Sequence[Day],
+        *,
+        spill_dir: Path,
+        memory_bytes: int,
+        only: Mapping[SourceName, np.ndarray],
+    ) -> None:
         self._pin = pin
         self._days = frozenset(days)
         self.spill_dir = spill_dir
         self._memory_bytes = memory_bytes
+        self._only = only
         self._scans: dict[SourceName, Scan] = {}
         self._open = ExitStack()
 
@@ -321,7 +416,7 @@ class PinReader:
         return self._open.__exit__(kind, error, traceback)
 
     def batches(self, day: Day, source: SourceName) -> "Iterator[pa.RecordBatch]":
-        """All live rows of one day of one source, each once, sorted by the lookup key. Each pair is asked once.
+        """The wanted rows of one day of one source, each once, sorted by the lookup key. Each pair is asked once.
 
         Batches carry the dataset's columns, then the sequence and problem columns.
 
@@ -334,13 +429,8 @@ class PinReader:
             raise SourceUnreadable(summary.unreadable[source])
         if source not in summary.rows_by_source:
             return
-        try:
+        with self._pin.losses_explained(source):
             yield from self._scan(source).batches(day)
-        except FileNotFoundError as error:
-            gone = f"dataset '{self._pin.dataset.name}', source '{source}', day {day}: a file is gone ({error})"
-            if self._pin.still_current():
-                raise SourceUnreadable(f"{gone} though its table references it; restore it from a backup") from None
-            raise PinLost(f"{gone}: HypAware changed the tables while they were read; pin again") from None
 
     def _scan(self, source: SourceName) -> "Scan":
         """One scan per source for all days, so that a file is read once whatever the order of the days."""
@@ -348,7 +438,7 @@ class PinReader:
 
         if source not in self._scans:
             days = frozenset(day for day in self._days if source in self._pin.summary(day).rows_by_source)
-            slices = self._pin.slices(source, days)
+            slices = self._pin.slices(source, days, self._only.get(source))
             scan = Scan(self._pin.dataset, slices, spill_dir=self.spill_dir, memory_bytes=self._memory_bytes)
             self._scans[source] = self._open.enter_context(scan)
         return self._scans[source]

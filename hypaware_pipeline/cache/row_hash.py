@@ -1,7 +1,10 @@
-"""What the row index knows of a row: the day its timestamp says and a hash that says whether it is still the same row.
+"""What the row index knows of a row: its sequence number, its token and a hash that says whether it is still what it was.
 
 Why the hash is defined here and not taken from a library: it is kept for years in receipts and compared between machines.
-Libraries change theirs between versions, and the text a library makes of a timestamp as well.
+Libraries change theirs between versions, and the text a library makes of a timestamp as well. The same goes for tokens.
+
+Why a token is made even of a column that holds no timestamps: whoever compares two uses of a sequence number needs something to
+compare. Text that begins with a date tells the day and what else it says by its hash; without either the natural key has to do.
 
 Why text is hashed in words of eight bytes: numpy takes the same word of all rows in one go, where a hash of a library would be
 called once per row. What is longer than most keys is digested first.
@@ -12,6 +15,7 @@ not begin with a valid ISO date gives no day; guessing at local formats would fi
 
 import datetime as dt
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -21,14 +25,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hypaware_pipeline.model import SEQ_COLUMN, Dataset
+from hypaware_pipeline.row_sets import MICROSECONDS_PER_DAY, UNTIMED
 
-NO_DAY = int(np.iinfo(np.int32).min)
-"""The raw day of a row without a usable primary timestamp."""
-
-# Recorded with every index file: raise it whenever a day or a hash comes out differently.
-_VERSION = 2
+# Recorded with every index file: raise it whenever a token or a hash comes out differently.
+_VERSION = 3
 _EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
-_UNITS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1, "day": MICROSECONDS_PER_DAY}
+_INT64 = np.iinfo(np.int64)
+_UNTIMED_RANGE = np.uint64(1 << 61)
 _ISO = re.compile(
     r"\s*(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?)\s?(Z|[+-]\d{2}(?::?\d{2})?)?)?", re.ASCII
 )
@@ -42,7 +46,7 @@ _LONG_TEXT_BYTES = 256
 
 @dataclass(frozen=True)
 class Recipe:
-    """From which columns days and hashes are computed."""
+    """From which columns tokens and hashes are computed."""
 
     primary_timestamp: str | None
     natural_key: tuple[str, ...]
@@ -59,69 +63,117 @@ class Recipe:
 
     @cached_property
     def identity(self) -> str:
-        """Differs whenever days or hashes of the same rows would."""
+        """Differs whenever tokens or hashes of the same rows would."""
         return repr((_VERSION, self.columns))
 
 
-def raw_days(batch: pa.RecordBatch, recipe: Recipe) -> np.ndarray:
-    """Days since 1970-01-01 (UTC) of the primary timestamp per row, int32; `NO_DAY` where there is none."""
-    column = _column(batch, recipe.primary_timestamp)
-    if column is None:
-        return np.full(batch.num_rows, NO_DAY, dtype=np.int32)
-    if pa.types.is_timestamp(column.type):
-        days, valid = _integers(column)
-        days = days // _UNITS_PER_DAY[column.type.unit]
-    elif pa.types.is_date(column.type):
-        days, valid = _integers(column.cast(pa.date32()).cast(pa.int32()))
-    elif _is_text(column.type):
-        days, valid = _text_days(column)
-    else:
-        return np.full(batch.num_rows, NO_DAY, dtype=np.int32)
-    # Seconds reach further than int32 days do; such a row is far outside any window and keeps its side of it.
-    days = np.clip(days, NO_DAY + 1, np.iinfo(np.int32).max)
-    return np.where(valid, days, NO_DAY).astype(np.int32)
+def sequences(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+    """Sequence numbers (uint64), and which rows have one. A column of another type than integers holds none."""
+    column = _column(batch, SEQ_COLUMN)
+    if column is None or not pa.types.is_integer(column.type):
+        return np.zeros(batch.num_rows, np.uint64), np.zeros(batch.num_rows, bool)
+    numbers, valid = _integers(column)
+    return numbers.astype(np.uint64), valid
+
+
+def tokens(batch: pa.RecordBatch, recipe: Recipe) -> np.ndarray:
+    """The token of each row, int64: its primary timestamp in microseconds, or what stands in for it as `row_sets` says."""
+    moments, timed = _moments(_column(batch, recipe.primary_timestamp), batch.num_rows)
+    if timed.all():
+        return moments
+    untimed = (_combined(batch, recipe.natural_key) % _UNTIMED_RANGE).astype(np.int64)
+    return np.where(timed, moments, _INT64.min + untimed)
 
 
 def row_hashes(batch: pa.RecordBatch, recipe: Recipe) -> np.ndarray:
     """The hash of (sequence, primary timestamp, natural key) per row, uint64. A column that is absent counts as null."""
+    return _combined(batch, recipe.columns)
+
+
+def value_hashes(column: pa.Array) -> np.ndarray:
+    """A hash of each value, uint64, that does not depend on how it is stored. All nulls have the same."""
+    if pa.types.is_dictionary(column.type):
+        hashes = np.append(value_hashes(column.dictionary), np.uint64(_NULL))
+        return np.asarray(hashes[column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)])
+    if pa.types.is_nested(column.type) or pa.types.is_null(column.type):
+        return np.full(len(column), _NULL, dtype=np.uint64)
+    if _is_numeric(column.type):
+        words, valid = _words(column)
+        hashes = mix(words ^ np.uint64(_SALT))
+    else:
+        hashes, valid = _text_hashes(column if _is_text(column.type) else column.cast(pa.string()))
+    return np.where(valid, hashes, np.uint64(_NULL))
+
+
+def mix(values: np.ndarray) -> np.ndarray:
+    """The finaliser of splitmix64: every bit of the input moves half the bits of the output."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(values ^ (values >> np.uint64(31)))
+
+
+def _combined(batch: pa.RecordBatch, names: Sequence[str | None]) -> np.ndarray:
     hashes = np.full(batch.num_rows, _START, dtype=np.uint64)
-    for name in recipe.columns:
-        hashes = _mix(hashes * np.uint64(3) ^ _column_hashes(_column(batch, name), batch.num_rows))
+    for name in names:
+        column = _column(batch, name)
+        values = value_hashes(column) if column is not None else np.uint64(_NULL)
+        hashes = mix(hashes * np.uint64(3) ^ values)
     return hashes
 
 
 def _column(batch: pa.RecordBatch, name: str | None) -> pa.Array | None:
     index = batch.schema.get_field_index(name) if name is not None else -1
-    if index < 0:
-        return None
-    column = batch.column(index)
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    return batch.column(index) if index >= 0 else None
 
 
-def _column_hashes(column: pa.Array | None, rows: int) -> np.ndarray:
-    if column is None or pa.types.is_nested(column.type):
-        return np.full(rows, _NULL, dtype=np.uint64)
-    if pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type):
+def _moments(column: pa.Array | None, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Primary timestamps in microseconds since 1970-01-01 UTC, all above `UNTIMED`, and which rows have one."""
+    if column is not None and pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if column is not None and pa.types.is_timestamp(column.type):
         values, valid = _integers(column)
-        if pa.types.is_timestamp(column.type):
-            values = _microseconds(values, column.type.unit)
-        hashes = _mix(values.astype(np.uint64) ^ np.uint64(_SALT))
-    else:
-        hashes, valid = _text_hashes(column if _is_text(column.type) else column.cast(pa.string()))
-    return np.where(valid, hashes, np.uint64(_NULL))
+        return np.maximum(_scaled(values, column.type.unit), UNTIMED + 1), valid
+    if column is not None and pa.types.is_date(column.type):
+        values, valid = _integers(column.cast(pa.date32()).cast(pa.int32()))
+        return np.maximum(_scaled(values, "day"), UNTIMED + 1), valid
+    if column is not None and _is_text(column.type):
+        days, valid = _text_days(column)
+        hashes = value_hashes(column) % np.uint64(MICROSECONDS_PER_DAY)
+        return days * MICROSECONDS_PER_DAY + hashes.astype(np.int64), valid
+    return np.zeros(rows, np.int64), np.zeros(rows, bool)
+
+
+def _scaled(values: np.ndarray, unit: str) -> np.ndarray:
+    """Microseconds; what an int64 cannot hold is far outside any window and keeps its side of it."""
+    if unit == "ns":
+        return np.asarray(values // 1_000)
+    factor = _MICROSECONDS[unit]
+    most = _INT64.max // factor
+    return np.asarray(np.clip(values, -most, most) * np.int64(factor))
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    return bool(is_number or pa.types.is_timestamp(kind))
+
+
+def _words(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """The values as 64-bit words (timestamps in microseconds, whatever unit a file stores them in), and which rows have one."""
+    if pa.types.is_floating(column.type):
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        numbers = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+        # There are many NaNs, and who rewrites a file may write another one.
+        return np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64), valid
+    values, valid = _integers(column)
+    if pa.types.is_timestamp(column.type):
+        values = _scaled(values, column.type.unit)
+    return values.astype(np.uint64), valid
 
 
 def _integers(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Values as int64 (0 where null), and which rows have one."""
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     return column.cast(pa.int64(), safe=False).fill_null(0).to_numpy(zero_copy_only=False), valid
-
-
-def _microseconds(values: np.ndarray, unit: str) -> np.ndarray:
-    """A timestamp's hash does not depend on the unit a file stores it in. Wraps around far outside any real time."""
-    if unit == "ns":
-        return values // 1_000
-    return values * np.int64(_UNITS_PER_DAY["us"] // _UNITS_PER_DAY[unit])
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -145,14 +197,14 @@ def _text_hashes(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     # Zeros behind the last text let its last word be read whole.
     padded = np.append(np.frombuffer(data or b"", np.uint8)[: borders[-1]], np.zeros(_WORD_BYTES, np.uint8))
     words = np.ndarray((len(padded) - _WORD_BYTES + 1,), "<u8", padded, strides=(1,))  # the word that begins at each byte
-    hashes = _mix(lengths.astype(np.uint64) ^ np.uint64(_SALT))
+    hashes = mix(lengths.astype(np.uint64) ^ np.uint64(_SALT))
     rows = np.flatnonzero(lengths)
     done = 0
     while len(rows):
         left = np.minimum(lengths[rows] - done, _WORD_BYTES).astype(np.uint64)
         unused = (np.uint64(_WORD_BYTES) - left) * np.uint64(8)
         word = words[starts[rows] + done] << unused >> unused
-        hashes[rows] = _mix(hashes[rows] * np.uint64(3) ^ word)
+        hashes[rows] = mix(hashes[rows] * np.uint64(3) ^ word)
         done += _WORD_BYTES
         rows = rows[lengths[rows] > done]
     return hashes, column.is_valid().to_numpy(zero_copy_only=False)
@@ -194,10 +246,3 @@ def _moved_to_utc(date: str, time: str, offset: str) -> dt.date:
         return dt.datetime.fromisoformat(f"{date}T{time.replace(',', '.')}{offset}").astimezone(dt.UTC).date()
     except (ValueError, OverflowError):
         return dt.date.fromisoformat(date)
-
-
-def _mix(values: np.ndarray) -> np.ndarray:
-    """The finaliser of splitmix64: every bit of the input moves half the bits of the output."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(values ^ (values >> np.uint64(31)))

@@ -10,14 +10,11 @@ Why what small files hold is put together before it is decoded: a flush is a fil
 its columns costs as much as for thousands.
 
 Why reading and decoding have threads of their own: each of them, and sorting, is about a third of the work.
-
-Why pyarrow reads and not DuckDB: it keeps dictionaries as dictionaries. A VARIANT whose values are partly kept in typed columns
-is the exception: DuckDB first rewrites such a file without them, row for row, into the private directory.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -27,11 +24,12 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from hypaware_pipeline.cache import spill, variant
+from hypaware_pipeline.cache import spill
 from hypaware_pipeline.cache.batches import compact, take
 from hypaware_pipeline.cache.columns import Decoded, decode, file_columns, finished, typed
-from hypaware_pipeline.cache.data_file import MOST_READ_ROWS, READ_BYTES, DataFile, Habits, unshred
+from hypaware_pipeline.cache.data_file import MOST_READ_ROWS, READ_BYTES, DataFile, Habits
 from hypaware_pipeline.cache.sorting import Sorter
+from hypaware_pipeline.cache.whole_file import whole_file
 from hypaware_pipeline.model import SEQ_COLUMN, Dataset, Day
 
 T = TypeVar("T")
@@ -170,20 +168,10 @@ class Scan:
                         yield from _wanted_rows(raw, group, position, ordinal)
                         position += raw.num_rows
 
-    @contextmanager
-    def _whole(self, ordinal: int, path: Path) -> Iterator[DataFile]:
-        """A data file, or the copy of it in which every VARIANT is in one piece."""
+    def _whole(self, ordinal: int, path: Path) -> AbstractContextManager[DataFile]:
+        """A data file with every VARIANT in one piece."""
         copy = self._directory / f"unshredded-{ordinal}.parquet"
-        if not copy.exists():
-            with DataFile(path, self._habits) as file:
-                columns = file_columns(self._dataset, file.schema)
-                shredded = [name for name in columns if variant.is_shredded(file.schema.field(name).type)]
-                if not shredded:
-                    yield file
-                    return
-            unshred(path, copy, columns, shredded, self._connection)
-        with DataFile(copy, self._habits) as file:
-            yield file
+        return whole_file(path, self._dataset, self._habits, copy=copy, connection=self._connection)
 
     def _decoded(self, pieces: Sequence[_Piece]) -> list[tuple[_Piece, Decoded]]:
         joined = list(_joined(pieces))

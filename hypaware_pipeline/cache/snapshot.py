@@ -135,6 +135,32 @@ class SourceVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotRef:
+    """A snapshot of a table, the one it was made from (None: it was the first), and its place among all the table ever had."""
+
+    id: int
+    parent_id: int | None
+    sequence_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableHistory:
+    """What a table's metadata says of how it came to be what it is.
+
+    Attributes:
+        uuid: Iceberg's id of the table. HypAware gives a new one at every compaction.
+        snapshot_id: The current snapshot; None when nothing was ever committed.
+        sequence_number: Of the last commit; grows with each.
+        snapshots: Those not expired.
+    """
+
+    uuid: str
+    snapshot_id: int | None
+    sequence_number: int
+    snapshots: tuple[SnapshotRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SourcePin:
     """One source at one snapshot.
 
@@ -146,6 +172,8 @@ class SourcePin:
         removed_at: When rows may last have been removed from the table (UTC); None when never as far as its
             snapshots tell. A compaction counts: what it left out, and what was removed just before it, no snapshot tells.
         timestamp_fields: Field ids of the timestamp columns, by name.
+        snapshots: All the metadata tells of.
+        previous_table: Name of the table directory that the cursor says the live one was compacted from; None when it says none.
     """
 
     location: SourceLocation
@@ -158,6 +186,13 @@ class SourcePin:
     files: tuple[DataFile, ...]
     removed_at: dt.datetime | None
     timestamp_fields: Mapping[str, int]
+    snapshots: tuple[SnapshotRef, ...] = ()
+    previous_table: str | None = None
+
+    @property
+    def history(self) -> TableHistory:
+        """How the table came to be what it is."""
+        return TableHistory(self.table_uuid, self.snapshot_id, self.sequence_number, self.snapshots)
 
     @property
     def retention_cutoff_ms(self) -> int | None:
@@ -223,6 +258,21 @@ def source_columns(location: SourceLocation) -> tuple[Column, ...]:
         return tuple(_columns(location, _current_fields(metadata)))
 
 
+def table_history(table_dir: Path) -> TableHistory | None:
+    """How the table in a directory came to be what it is; None when the directory holds none. Reads its metadata file alone.
+
+    Raises:
+        SourceUnreadable: the metadata is missing in part or damaged.
+    """
+    newest = _newest_metadata(table_dir)
+    if newest is None:
+        return None
+    path = table_dir / "metadata" / newest
+    metadata = _read_metadata(path)
+    with _damage_named(path):
+        return _history(metadata)
+
+
 def _wait_for_cursor(location: SourceLocation, sleep: Callable[[float], None]) -> None:
     for _ in range(_ATTEMPTS):
         try:
@@ -267,24 +317,27 @@ def _hinted_version(table_dir: Path) -> int:
 def _pin_version(location: SourceLocation, cursor: Cursor, version: SourceVersion, memory: ManifestMemory) -> SourcePin:
     if version.metadata is None:
         _ensure_empty(location, cursor)
-        return SourcePin(location, version, None, "", None, 0, (), (), cursor.compacted_at, {})
+        return SourcePin(location, version, None, "", None, 0, (), (), cursor.compacted_at, {}, (), cursor.previous_table)
     path = version.table_dir / "metadata" / version.metadata
     metadata = _read_metadata(path)
     with _damage_named(path):
         fields = _current_fields(metadata)
         snapshot = _current_snapshot(metadata)
+        history = _history(metadata)
         removals = [*_removals(metadata), *([cursor.compacted_at] if cursor.compacted_at is not None else [])]
         return SourcePin(
             location=location,
             version=version,
             metadata_path=path,
-            table_uuid=str(metadata["table-uuid"]),
-            snapshot_id=None if snapshot is None else int(snapshot["snapshot-id"]),
-            sequence_number=int(metadata["last-sequence-number"]),
+            table_uuid=history.uuid,
+            snapshot_id=history.snapshot_id,
+            sequence_number=history.sequence_number,
             columns=tuple(_columns(location, fields)),
             files=() if snapshot is None else _files_of(location, version, metadata, snapshot, memory),
             removed_at=max(removals, default=None),
             timestamp_fields={str(item["name"]): int(item["id"]) for item in fields if item["type"] in _MICROSECOND_TYPES},
+            snapshots=history.snapshots,
+            previous_table=cursor.previous_table,
         )
 
 
@@ -338,6 +391,24 @@ def _snapshots(metadata: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     """All snapshots; a table nothing was committed to need not have the key."""
     snapshots: Iterable[Mapping[str, Any]] = metadata.get("snapshots", ())
     return snapshots
+
+
+def _history(metadata: Mapping[str, Any]) -> TableHistory:
+    current = _current_snapshot(metadata)
+    return TableHistory(
+        uuid=str(metadata["table-uuid"]),
+        snapshot_id=None if current is None else int(current["snapshot-id"]),
+        sequence_number=int(metadata["last-sequence-number"]),
+        snapshots=tuple(map(_snapshot_ref, _snapshots(metadata))),
+    )
+
+
+def _snapshot_ref(snapshot: Mapping[str, Any]) -> SnapshotRef:
+    parent = snapshot.get("parent-snapshot-id")
+    # A table of format version 1 numbers nothing.
+    return SnapshotRef(
+        int(snapshot["snapshot-id"]), None if parent is None else int(parent), int(snapshot.get("sequence-number", 0))
+    )
 
 
 def _removals(metadata: Mapping[str, Any]) -> Iterator[dt.datetime]:

@@ -1,0 +1,128 @@
+"""Whether a source is the one that was seen before, grown on, or another in its place.
+
+Why this must be proven: rows that vanished from a source are removed from a sink. In a cache that was reset, or restored from a
+backup, rows are missing that nobody removed; only an unbroken succession of snapshots tells the one from the other.
+
+Why ids and not numbers alone prove it: a restored table that went on for itself reaches the sequence numbers of the one it was
+before. Numbers decide only where the snapshot that was remembered has expired, and everything that is left is younger.
+
+Why a compacted table is believed to come from the one its cursor names: it has an id of its own, and holds no snapshot of the one
+before it. As long as that is still there it must agree; a reset cache begins anew under the same directory names.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from hypaware_pipeline.cache.snapshot import SourcePin, TableHistory, table_history
+from hypaware_pipeline.errors import SourceUnreadable
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What was seen of a source last.
+
+    Attributes:
+        table_dir: Name of its live table directory.
+        table_uuid: Id of the table; empty when there was none.
+        snapshot_id: Its snapshot; None when nothing had been committed.
+        sequence_number: Of its last commit.
+    """
+
+    table_dir: str
+    table_uuid: str
+    snapshot_id: int | None
+    sequence_number: int
+
+    @classmethod
+    def of(cls, pin: SourcePin) -> Self:
+        """What to remember of a pin."""
+        return cls(pin.table_dir.name, pin.table_uuid, pin.snapshot_id, pin.sequence_number)
+
+
+class Link(StrEnum):
+    """How a source as it is now comes from what was remembered of it."""
+
+    FIRST = "first"
+    SAME = "same"
+    GROWN = "grown"
+    EXPIRED = "expired"
+    COMPACTED = "compacted"
+    REWOUND = "rewound"
+    REPLACED = "replaced"
+
+    @property
+    def proven(self) -> bool:
+        """Whether it is the same source, in which rows are missing only if somebody removed them."""
+        return self not in (Link.REWOUND, Link.REPLACED)
+
+    @property
+    def sentence(self) -> str:
+        """For a person."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    Link.FIRST: "nothing was known of it",
+    Link.SAME: "it is what it was",
+    Link.GROWN: "its snapshots lead back to the one seen last",
+    Link.EXPIRED: "the snapshot seen last has expired, and all that are left are younger",
+    Link.COMPACTED: "its table was compacted from the one seen last",
+    Link.REWOUND: "its table is older than when it was seen last, or went another way since: it was restored from a backup",
+    Link.REPLACED: (
+        "its table is another than the one seen last, and nothing says how it came from that: the cache was reset, replaced, "
+        "or compacted more than once unseen"
+    ),
+}
+
+
+def link(remembered: Remembered | None, pin: SourcePin) -> Link:
+    """How a pinned source comes from what was remembered of it.
+
+    Reads the metadata of the table directory it was compacted from, if that is still there.
+    """
+    if remembered is None or (not remembered.table_uuid and pin.table_uuid):
+        return Link.FIRST
+    if pin.table_uuid == remembered.table_uuid:
+        return _within(remembered, pin.history)
+    return Link.COMPACTED if _was_compacted(remembered, pin) else Link.REPLACED
+
+
+def _within(remembered: Remembered, now: TableHistory) -> Link:
+    """How a table comes from an earlier state of itself."""
+    if now.snapshot_id == remembered.snapshot_id:
+        return Link.SAME
+    if remembered.snapshot_id is None or remembered.snapshot_id in _ancestors(now):
+        return Link.GROWN
+    return Link.EXPIRED if _has_expired(remembered, now) else Link.REWOUND
+
+
+def _ancestors(table: TableHistory) -> Iterator[int]:
+    """The snapshots that led to the current one, newest first, as far as the metadata tells; the last may have expired."""
+    parents = {snapshot.id: snapshot.parent_id for snapshot in table.snapshots}
+    at = table.snapshot_id
+    while at is not None:
+        yield at
+        at = parents.pop(at, None)
+
+
+def _has_expired(remembered: Remembered, now: TableHistory) -> bool:
+    """Whether the remembered snapshot can be one that the table has forgotten."""
+    if now.snapshot_id is None:
+        return False
+    oldest = min(now.snapshots, key=lambda snapshot: snapshot.sequence_number)
+    if oldest.sequence_number == remembered.sequence_number + 1:
+        # The remembered snapshot would be its parent, and so among the ancestors.
+        return oldest.parent_id is None
+    return oldest.sequence_number > remembered.sequence_number
+
+
+def _was_compacted(remembered: Remembered, pin: SourcePin) -> bool:
+    if pin.previous_table != remembered.table_dir or not pin.table_uuid:
+        return False
+    try:
+        before = table_history(pin.location.directory / remembered.table_dir)
+    except SourceUnreadable:
+        return False
+    return before is None or (before.uuid == remembered.table_uuid and _within(remembered, before).proven)
