@@ -23,16 +23,30 @@ import pytest
 import sqlalchemy as sa
 
 from hypaware_pipeline.errors import BadRequest, CursorSuperseded, LedgerError, LedgerUnreadable, LedgerWriteFailed
-from hypaware_pipeline.ledger import LEDGER_URL_VARIABLE, Failure, Ledger, LedgerPlace, PlanMemory, ReceiptKey, schema
+from hypaware_pipeline.ledger import (
+    LEDGER_URL_VARIABLE,
+    Failure,
+    Intent,
+    Ledger,
+    LedgerPlace,
+    PlanMemory,
+    ReceiptKey,
+    Recorded,
+    SourceChain,
+    Unproven,
+    schema,
+)
 from hypaware_pipeline.ledger.engine import WRITE_LOCK
 from hypaware_pipeline.model import (
     FIRST_GENERATION,
     UNDATED,
+    UNSEQUENCED,
     Chain,
     DatasetName,
     Day,
     ExportedFile,
     Fingerprint,
+    Generation,
     Kept,
     ParkedRecord,
     Receipt,
@@ -49,6 +63,8 @@ ROOT = Path(__file__).resolve().parent.parent
 NOW = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
 ARCHIVE = SinkName("archive")
 LOGS = DatasetName("logs")
+TRACES = DatasetName("traces")
+FORWARD = SinkName("forward")
 OTEL = SourceName("otel")
 DAY = Day("2026-05-31")
 
@@ -97,6 +113,28 @@ def a_receipt(day: str = DAY, *, fingerprint: str = "one", sink: str = ARCHIVE, 
     )
 
 
+def keeping(receipt: Receipt, kept: Kept, rows: int = 2) -> Receipt:
+    """The same, of a cache that has so many of the exported rows no more."""
+    return replace(receipt, rows=receipt.rows - rows, kept_rows=rows, kept=kept)
+
+
+def a_chain(chain: str = "c1", *, version: int = 0, **changes: Any) -> SourceChain:
+    usual = SourceChain(
+        chain=Chain(chain),
+        generation=FIRST_GENERATION,
+        table_dir="table",
+        table_uuid="u1",
+        snapshot_id=2**62,
+        sequence_number=2**40,
+        cutoff_ms=None,
+        link="first",
+        note="",
+        since="2026-06-01T12:00:00.000Z",
+        version=version,
+    )
+    return replace(usual, **changes)
+
+
 class ADatabase(Protocol):
     """What a ledger may lie in, and what another program does there."""
 
@@ -108,6 +146,9 @@ class ADatabase(Protocol):
     def look(self, query: str) -> list[tuple[Any, ...]]: ...
 
     def edit(self, statement: str) -> None: ...
+
+    def forbid(self, table: str, what: str) -> None:
+        """Refuse every new state of a row of which this is so."""
 
     def held(self) -> AbstractContextManager[None]:
         """Somebody is writing."""
@@ -131,6 +172,11 @@ class AFile:
 
     def edit(self, statement: str) -> None:
         self.look(statement)
+
+    def forbid(self, table: str, what: str) -> None:
+        refused = f"SELECT RAISE(ABORT, 'refused') FROM {table} WHERE rowid = NEW.rowid AND {what};"
+        for event in ("INSERT", "UPDATE"):
+            self.edit(f"CREATE TRIGGER on_{event} AFTER {event} ON {table} BEGIN {refused} END")
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -159,6 +205,9 @@ class AServersDatabase:
     def edit(self, statement: str) -> None:
         with psycopg.connect(self.place, autocommit=True) as connection:
             connection.execute(statement.encode())
+
+    def forbid(self, table: str, what: str) -> None:
+        self.edit(f"ALTER TABLE {table} ADD CONSTRAINT refused CHECK (NOT {what}) NOT VALID")
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -235,14 +284,16 @@ def test_a_second_receipt_of_a_day_replaces_the_first_and_touches_no_other(ledge
 def test_planning_gets_the_figures_of_every_dataset_of_one_sink(ledger: Ledger) -> None:
     for receipt in (a_receipt(), a_receipt(dataset="traces", fingerprint="two"), a_receipt(sink="forward")):
         ledger.record(receipt)
-    one = ReceiptKey(Fingerprint("one"), "d1", 4, 3, 1, 1234, "2026-06-01T12:00:00.000Z")
+    one = ReceiptKey(Fingerprint("one"), "d1", 4, 0, Kept.NOTHING, 3, 1, 1234, "2026-06-01T12:00:00.000Z")
     assert ledger.fingerprints(ARCHIVE) == {(LOGS, DAY): one, ("traces", DAY): replace(one, fingerprint=Fingerprint("two"))}
 
 
-def test_planning_parses_no_document(ledger: Ledger, database: ADatabase) -> None:
-    ledger.record(a_receipt())
+def test_planning_parses_no_document_and_reads_no_row_set(ledger: Ledger, database: ADatabase) -> None:
+    ledger.record(keeping(a_receipt(), Kept.FROZEN))
     database.edit("UPDATE receipts SET document = 'no JSON'")
-    assert len(ledger.fingerprints(ARCHIVE)) == 1
+    database.edit("DROP TABLE row_sets")
+    (key,) = ledger.fingerprints(ARCHIVE).values()
+    assert (key.kept_rows, key.kept) == (2, Kept.FROZEN)
 
 
 def test_a_row_count_beyond_32_bits_is_kept(ledger: Ledger) -> None:
@@ -256,6 +307,153 @@ def test_what_was_recorded_is_there_when_the_ledger_is_opened_again(database: AD
     with opened(database.place) as second:
         assert second.receipt(ARCHIVE, LOGS, DAY) == a_receipt()
         assert second.id == first.id
+
+
+# --- row sets ------------------------------------------------------------------------------------------------------------------
+
+HOSTILE = (
+    "a b",
+    'it\'s, "quoted"',
+    "日本 \U0001f600",
+    "lo\udce9gs",
+    "nul\0",
+    "\\",
+    "\\x00",
+    "\\\\udce9",
+    "line\nbreak",
+    "%s :x ?",
+    "x" * 250,
+)
+
+
+def a_manifold_receipt(day: str = DAY, **changes: Any) -> Receipt:
+    """One of several objects and sources, not in the order of their names."""
+    second = Generation("g2")
+    files = (
+        a_file("z.jsonl", chain="c9", rows=some_rows(7, 9)),
+        replace(a_file("b.jsonl", source=SourceName("claude")), generation=UNSEQUENCED, content="\udce9"),
+        replace(a_file("a.g2.jsonl", rows=some_rows()), generation=second),
+    )
+    aside = (
+        SetAside("withheld", OTEL, second, some_rows(1)),
+        SetAside("parked", OTEL, second, some_rows(2, 3)),
+        SetAside("withheld", SourceName("claude"), second, some_rows(4)),
+    )
+    return replace(a_receipt(day), files=files, set_aside=aside, elsewhere_rows=2, rows=11, **changes)
+
+
+def kinds_of(ledger: Ledger, dataset: DatasetName = LOGS) -> list[tuple[str, ...]]:
+    return [(each.sink, each.day, each.kind, each.source, each.generation, each.chain) for each in ledger.row_sets(dataset)]
+
+
+def test_a_receipt_of_several_objects_and_sets_is_read_back_in_its_order(ledger: Ledger) -> None:
+    receipt = keeping(a_manifold_receipt(), Kept.MOVING)
+    assert receipt.balanced
+    ledger.record(receipt)
+    ledger.record(a_receipt("2026-05-30"))
+    assert ledger.receipt(ARCHIVE, LOGS, DAY) == receipt
+    assert ledger.receipts(ARCHIVE, LOGS) == {"2026-05-30": a_receipt("2026-05-30"), DAY: receipt}
+
+
+def test_a_day_of_no_rows_has_a_receipt_too(ledger: Ledger) -> None:
+    nothing = replace(a_receipt(), rows=0, files=(), set_aside=(), parked=())
+    ledger.record(a_receipt())
+    record(ledger, nothing)
+    assert ledger.receipt(ARCHIVE, LOGS, DAY) == nothing
+    assert kinds_of(ledger) == []
+
+
+def test_the_row_sets_of_a_dataset_are_those_of_its_last_receipts_at_every_sink(ledger: Ledger) -> None:
+    for receipt in (a_manifold_receipt(), a_receipt(), a_receipt(sink="forward"), a_receipt(dataset="traces")):
+        record(ledger, receipt)
+    record(ledger, a_manifold_receipt("2026-05-30"))
+    assert kinds_of(ledger) == [
+        ("archive", "2026-05-30", "exported", "claude", "unsequenced", "c1"),
+        ("archive", "2026-05-30", "exported", "otel", "1", "c9"),
+        ("archive", "2026-05-30", "exported", "otel", "g2", "c1"),
+        ("archive", "2026-05-30", "parked", "otel", "g2", ""),
+        ("archive", "2026-05-30", "withheld", "claude", "g2", ""),
+        ("archive", "2026-05-30", "withheld", "otel", "g2", ""),
+        ("archive", DAY, "exported", "otel", "1", "c1"),
+        ("archive", DAY, "parked", "otel", "1", ""),
+        ("forward", DAY, "exported", "otel", "1", "c1"),
+        ("forward", DAY, "parked", "otel", "1", ""),
+    ]
+    last = [*ledger.row_sets(LOGS)][-2:]
+    assert [each.row_set for each in last] == [some_rows(1, 2, 3), some_rows(4)]
+
+
+def test_of_many_row_sets_none_is_missed_and_the_ledger_can_be_used_meanwhile(ledger: Ledger) -> None:
+    days = [f"day {number:03}" for number in range(150)]
+    for day in days:
+        ledger.record(replace(a_receipt(day), set_aside=()))
+    seen = []
+    for each in ledger.row_sets(LOGS):
+        seen.append(each.day)
+        ledger.record_failure(ARCHIVE, LOGS, each.day, "the disk is full")
+    assert seen == days
+    assert len(ledger.failures(ARCHIVE)) == len(days)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_source_may_have_any_name(ledger: Ledger, name: str) -> None:
+    source = SourceName(name)
+    receipt = replace(a_receipt(), files=(a_file(name, source=source),), set_aside=())
+    ledger.record(receipt)
+    ledger.record(replace(receipt, sink=SinkName("forward"), files=(a_file("plain", source=SourceName(f"{name}x")),)))
+    assert ledger.receipt(ARCHIVE, LOGS, DAY) == receipt
+    chain = a_chain("c2", table_dir=name, table_uuid=name, note=name)
+    ledger.chains.move(LOGS, {source: chain}, unchanged={DAY: Fingerprint("one")})
+    stored = ledger.chains.of(LOGS)[source]
+    assert replace(stored, note=name) == replace(chain, version=1)
+    assert stored.note.encode().decode().replace("\0", "") == stored.note
+    assert ledger.chains.all() == {(LOGS, source): stored}
+    assert kinds_of(ledger) == [
+        ("archive", DAY, "exported", name, "1", "c2"),
+        ("forward", DAY, "exported", f"{name}x", "1", "c1"),
+    ]
+
+
+def test_what_fails_in_the_middle_of_a_receipt_leaves_all_as_it_was(ledger: Ledger, database: ADatabase) -> None:
+    ledger.record(a_manifold_receipt())
+    ledger.record_failure(ARCHIVE, LOGS, DAY, "an hour ago")
+    ledger.intents.open(ARCHIVE, LOGS, DAY, "b1", ["z.jsonl"])
+    before = ledger.recorded(ARCHIVE, LOGS, DAY), kinds_of(ledger), ledger.intents.all(ARCHIVE), ledger.plan_memory(ARCHIVE)
+    database.forbid("row_sets", "kind = 'parked'")
+    with pytest.raises(LedgerWriteFailed, match="refused"):
+        record(ledger, a_receipt())
+    after = ledger.recorded(ARCHIVE, LOGS, DAY), kinds_of(ledger), ledger.intents.all(ARCHIVE), ledger.plan_memory(ARCHIVE)
+    assert after == before
+    assert ledger.failures(ARCHIVE)[LOGS, DAY].reason == "an hour ago"
+
+
+def test_who_reads_while_another_records_sees_one_receipt_or_the_other(database: ADatabase) -> None:
+    """A document of one and the row sets of the other would come to a damaged receipt."""
+    written = [a_manifold_receipt(), a_receipt()]
+    with Ledger.open(database.place, clock=clock) as ledger:
+        ledger.record(a_receipt())
+        done = threading.Event()
+        seen: list[Receipt | None] = []
+
+        def read(_: object) -> None:
+            while not done.is_set():
+                seen.append(ledger.receipt(ARCHIVE, LOGS, DAY))
+
+        def write() -> None:
+            for number in range(150):
+                record(ledger, written[number % 2])
+            done.set()
+
+        in_threads(lambda work: work(), [write, lambda: read(None)])
+    assert seen
+    assert all(receipt in written for receipt in seen)
+
+
+def test_a_receipt_without_its_row_sets_is_damaged(ledger: Ledger, database: ADatabase) -> None:
+    ledger.record(a_receipt())
+    database.edit("DELETE FROM row_sets WHERE kind = 'parked'")
+    with pytest.raises(LedgerUnreadable, match="the receipt of archive/logs on 2026-05-31 is damaged"):
+        ledger.receipt(ARCHIVE, LOGS, DAY)
 
 
 # --- compare and set ---------------------------------------------------------------------------------------------------------
@@ -338,6 +536,250 @@ def in_threads(work: Callable[[Any], object], arguments: Iterable[Any]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+# --- chains --------------------------------------------------------------------------------------------------------------------
+
+CLAUDE = SourceName("claude")
+ONE = Fingerprint("one")
+
+
+def of_two_sources(day: str = DAY, *, fingerprint: str = "one", sink: str = ARCHIVE, dataset: str = LOGS) -> Receipt:
+    """A receipt with an object of each of two sources, and parked rows."""
+    usual = a_receipt(day, fingerprint=fingerprint, sink=sink, dataset=dataset)
+    return replace(usual, rows=7, files=(*usual.files, a_file("claude.parquet", source=CLAUDE)))
+
+
+def chains_of(ledger: Ledger, dataset: DatasetName = LOGS) -> dict[tuple[str, str, str], str]:
+    return {(each.sink, each.day, each.source): each.chain for each in ledger.row_sets(dataset) if each.kind == "exported"}
+
+
+def test_where_each_source_has_come_to_is_remembered(ledger: Ledger) -> None:
+    assert ledger.chains.of(LOGS) == ledger.chains.all() == {}
+    first, other = a_chain(), a_chain("d1", snapshot_id=None, cutoff_ms=5, note="it was reset", generation=Generation("g2"))
+    ledger.chains.move(LOGS, {OTEL: first, CLAUDE: other}, unchanged={})
+    ledger.chains.move(DatasetName("traces"), {OTEL: first}, unchanged={})
+    at = {OTEL: replace(first, version=1), CLAUDE: replace(other, version=1)}
+    assert ledger.chains.of(LOGS) == at
+    on = replace(at[OTEL], snapshot_id=-5, sequence_number=7, table_dir="table-2", table_uuid="u2")
+    ledger.chains.move(LOGS, {OTEL: on}, unchanged={})
+    assert ledger.chains.of(LOGS) == {**at, OTEL: replace(on, version=2)}
+    assert [*ledger.chains.all()] == [(LOGS, CLAUDE), (LOGS, OTEL), ("traces", OTEL)]
+
+
+def test_a_retention_cut_off_never_goes_down(ledger: Ledger) -> None:
+    stored = []
+    for version, cutoff_ms in enumerate((None, 9, 5, None, 11)):
+        ledger.chains.move(LOGS, {OTEL: a_chain(version=version, cutoff_ms=cutoff_ms)}, unchanged={})
+        stored.append(ledger.chains.of(LOGS)[OTEL].cutoff_ms)
+    assert stored == [None, 9, 9, 9, 11]
+
+
+@pytest.mark.parametrize("expected", [0, 1, 3])
+def test_who_looked_at_a_source_earlier_is_refused_and_nothing_of_its_look_lands(ledger: Ledger, expected: int) -> None:
+    ledger.record(of_two_sources())
+    ledger.chains.move(LOGS, {OTEL: a_chain()}, unchanged={})
+    ledger.chains.move(LOGS, {OTEL: a_chain(version=1, sequence_number=2)}, unchanged={})
+    before = ledger.chains.all(), chains_of(ledger)
+    late = {CLAUDE: a_chain("new"), OTEL: a_chain("new", version=expected)}
+    with pytest.raises(CursorSuperseded, match="source 'otel' of dataset 'logs' was looked at by another process"):
+        ledger.chains.move(LOGS, late, unchanged={DAY: ONE})
+    assert (ledger.chains.all(), chains_of(ledger)) == before
+
+
+def test_who_remembers_a_source_that_nobody_does_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(CursorSuperseded):
+        ledger.chains.move(LOGS, {OTEL: a_chain(version=1)}, unchanged={})
+    assert ledger.chains.all() == {}
+
+
+def test_of_many_who_looked_at_once_one_is_remembered(database: ADatabase) -> None:
+    with Ledger.open(database.place, clock=clock) as ledger:
+        gate, lost = threading.Barrier(6), []
+
+        def compete(number: int) -> None:
+            gate.wait()
+            try:
+                ledger.chains.move(LOGS, {OTEL: a_chain(sequence_number=number)}, unchanged={})
+            except CursorSuperseded:
+                lost.append(number)
+
+        in_threads(compete, range(6))
+        assert len(lost) == 5
+        assert ledger.chains.of(LOGS)[OTEL].sequence_number not in lost
+
+
+def test_days_that_are_as_they_were_come_along_to_the_chain_that_begins(ledger: Ledger) -> None:
+    for receipt in (
+        of_two_sources(),
+        of_two_sources(sink="forward"),
+        of_two_sources("2026-05-30", fingerprint="it changed"),
+        of_two_sources("2026-05-29"),
+        keeping(of_two_sources("2026-05-28"), Kept.FROZEN),
+        of_two_sources(dataset="traces"),
+    ):
+        ledger.record(receipt)
+    standing = ledger.recorded(ARCHIVE, LOGS, DAY)
+    before = chains_of(ledger)
+    ledger.chains.move(
+        LOGS,
+        {OTEL: a_chain("c2")},
+        unchanged={DAY: ONE, Day("2026-05-30"): ONE, Day("2026-05-28"): ONE, Day("2026-05-27"): ONE},
+    )
+    came = {("archive", DAY, OTEL), ("forward", DAY, OTEL)}
+    assert chains_of(ledger) == {place: "c2" if place in came else chain for place, chain in before.items()}
+    assert set(chains_of(ledger, DatasetName("traces")).values()) == {"c1"}
+    receipt = ledger.receipt(ARCHIVE, LOGS, DAY)
+    assert receipt is not None
+    assert [(file.source, file.chain) for file in receipt.files] == [(OTEL, "c2"), (CLAUDE, "c1")]
+    ledger.record(receipt, replaces=standing)
+
+
+def test_a_chain_that_goes_on_takes_no_day_along(ledger: Ledger) -> None:
+    ledger.chains.move(LOGS, {OTEL: a_chain("c2")}, unchanged={})
+    ledger.record(of_two_sources())
+    ledger.chains.move(LOGS, {OTEL: a_chain("c2", version=1, sequence_number=9)}, unchanged={DAY: ONE})
+    assert set(chains_of(ledger).values()) == {"c1"}
+
+
+def test_what_fails_while_days_come_along_leaves_the_chain_as_it_was(ledger: Ledger, database: ADatabase) -> None:
+    ledger.record(of_two_sources())
+    ledger.chains.move(LOGS, {OTEL: a_chain("c2")}, unchanged={})
+    before = ledger.chains.all(), chains_of(ledger)
+    database.forbid("source_chains", "chain = 'c3'")
+    with pytest.raises(LedgerWriteFailed, match="refused"):
+        ledger.chains.move(LOGS, {OTEL: a_chain("c3", version=1)}, unchanged={DAY: ONE})
+    assert (ledger.chains.all(), chains_of(ledger)) == before
+
+
+# --- accepting what was lost ---------------------------------------------------------------------------------------------------
+
+
+def with_losses(ledger: Ledger) -> None:
+    """Two datasets of one sink and one of another, all of them with days of which nobody knows why rows vanished."""
+    for receipt in (
+        keeping(of_two_sources(), Kept.UNPROVEN),
+        keeping(of_two_sources("2026-05-30"), Kept.UNPROVEN, rows=3),
+        keeping(of_two_sources("2026-05-29"), Kept.FROZEN),
+        of_two_sources("2026-05-28"),
+        keeping(of_two_sources(dataset="traces"), Kept.UNPROVEN),
+        keeping(of_two_sources(sink="forward"), Kept.UNPROVEN),
+    ):
+        ledger.record(receipt)
+    for dataset in (LOGS, TRACES):
+        ledger.chains.move(dataset, {OTEL: a_chain("c2")}, unchanged={})
+    for sink, dataset in ((ARCHIVE, LOGS), (ARCHIVE, TRACES), (FORWARD, LOGS)):
+        revision = ledger.plan_memory(sink)[dataset].revision
+        ledger.remember_nothing_due(sink, dataset, state="quiet", revision=revision)
+
+
+def quiet(ledger: Ledger) -> set[tuple[str, str]]:
+    """Where the plan remembers that nothing was due."""
+    memories = [(sink, dataset, memory) for sink in (ARCHIVE, FORWARD) for dataset, memory in ledger.plan_memory(sink).items()]
+    return {(sink, dataset) for sink, dataset, memory in memories if memory.nothing_due_at is not None}
+
+
+def kept(ledger: Ledger, sink: SinkName = ARCHIVE) -> dict[tuple[str, str], Kept]:
+    keys = ledger.fingerprints(sink)
+    read = {(dataset, day): ledger.receipt(sink, dataset, day) for dataset, day in keys}
+    assert {place: receipt.kept for place, receipt in read.items() if receipt} == {place: key.kept for place, key in keys.items()}
+    return {place: key.kept for place, key in keys.items() if key.kept is not Kept.NOTHING}
+
+
+def test_what_accepting_would_let_go_of_can_be_asked_and_changes_nothing(ledger: Ledger) -> None:
+    with_losses(ledger)
+    before = chains_of(ledger), kept(ledger), quiet(ledger)
+    assert ledger.chains.preview(ARCHIVE) == {LOGS: Unproven(days=2, rows=5), TRACES: Unproven(days=1, rows=2)}
+    assert ledger.chains.preview(ARCHIVE, TRACES) == {TRACES: Unproven(days=1, rows=2)}
+    assert ledger.chains.preview(SinkName("nobody")) == {}
+    assert (chains_of(ledger), kept(ledger), quiet(ledger)) == before
+
+
+def test_accepting_takes_all_a_sink_has_to_the_chains_of_now(ledger: Ledger) -> None:
+    with_losses(ledger)
+    assert ledger.chains.accept(ARCHIVE) == 3
+    assert kept(ledger) == {
+        (LOGS, DAY): Kept.ACCEPTED,
+        (LOGS, "2026-05-30"): Kept.ACCEPTED,
+        (LOGS, "2026-05-29"): Kept.FROZEN,
+        (TRACES, DAY): Kept.ACCEPTED,
+    }
+    assert {(sink, source, chain) for (sink, _, source), chain in chains_of(ledger).items()} == {
+        ("archive", OTEL, "c2"),
+        ("archive", CLAUDE, "c1"),  # of which no chain is known
+        ("forward", OTEL, "c1"),
+        ("forward", CLAUDE, "c1"),
+    }
+    assert set(kept(ledger, FORWARD).values()) == {Kept.UNPROVEN}
+    assert quiet(ledger) == {(FORWARD, LOGS)}
+    assert ledger.chains.preview(ARCHIVE) == {}
+    assert ledger.chains.accept(ARCHIVE) == 0
+
+
+def test_accepting_for_one_dataset_leaves_the_others(ledger: Ledger) -> None:
+    with_losses(ledger)
+    assert ledger.chains.accept(ARCHIVE, TRACES) == 1
+    assert kept(ledger)[LOGS, DAY] is Kept.UNPROVEN
+    assert set(chains_of(ledger).values()) == {"c1"}
+    assert chains_of(ledger, TRACES)["archive", DAY, OTEL] == "c2"
+    assert quiet(ledger) == {(ARCHIVE, LOGS), (FORWARD, LOGS)}
+
+
+def test_an_export_that_runs_while_a_loss_is_accepted_does_not_undo_it(ledger: Ledger) -> None:
+    with_losses(ledger)
+    lost, whole = (ledger.recorded(ARCHIVE, LOGS, Day(day)) for day in (DAY, "2026-05-28"))
+    ledger.chains.accept(ARCHIVE)
+    with pytest.raises(CursorSuperseded):
+        ledger.record(keeping(of_two_sources(), Kept.UNPROVEN), replaces=lost)
+    assert kept(ledger)[LOGS, DAY] is Kept.ACCEPTED
+    ledger.record(of_two_sources("2026-05-28"), replaces=whole)
+    record(ledger, of_two_sources())
+    assert (LOGS, DAY) not in kept(ledger)
+
+
+# --- intents -------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_about_to_be_written_is_known_until_its_day_is_recorded(database: ADatabase) -> None:
+    other = Day("2026-05-30")
+    with opened(database.place) as ledger:
+        ledger.intents.open(ARCHIVE, LOGS, DAY, "b2", ["it's \u2028 a\udce9", "b"])
+        ledger.intents.open(ARCHIVE, LOGS, DAY, "b1", {"c"})
+        ledger.intents.open(ARCHIVE, LOGS, other, "b1", [])
+        ledger.intents.open(ARCHIVE, TRACES, DAY, "b1", ["d"])
+        ledger.intents.open(FORWARD, LOGS, DAY, "b1", ["e"])
+    now = schema.timestamp(clock())
+    with opened(database.place) as ledger:
+        assert ledger.intents.of(ARCHIVE, LOGS, DAY) == [
+            Intent(LOGS, DAY, "b1", ("c",), now),
+            Intent(LOGS, DAY, "b2", ("it's \u2028 a\udce9", "b"), now),
+        ]
+        assert [(each.dataset, each.day) for each in ledger.intents.all(ARCHIVE)] == [
+            (LOGS, other),
+            (LOGS, DAY),
+            (LOGS, DAY),
+            (TRACES, DAY),
+        ]
+        ledger.record(a_receipt())
+        assert ledger.intents.of(ARCHIVE, LOGS, DAY) == []
+        assert [(each.dataset, each.day) for each in ledger.intents.all(ARCHIVE)] == [(LOGS, other), (TRACES, DAY)]
+        assert len(ledger.intents.all(FORWARD)) == 1
+
+
+def test_an_intent_said_again_counts_once(ledger: Ledger) -> None:
+    """A connection that breaks at the commit does not say whether it happened."""
+    for keys in (["a"], ["a", "b"]):
+        ledger.intents.open(ARCHIVE, LOGS, DAY, "b1", keys)
+    (intent,) = ledger.intents.of(ARCHIVE, LOGS, DAY)
+    assert intent.keys == ("a", "b")
+
+
+def test_an_export_that_lost_leaves_its_intent(ledger: Ledger) -> None:
+    ledger.record(a_receipt())
+    ledger.intents.open(ARCHIVE, LOGS, DAY, "b1", ["a"])
+    with pytest.raises(CursorSuperseded):
+        ledger.record(a_receipt())
+    assert len(ledger.intents.of(ARCHIVE, LOGS, DAY)) == 1
 
 
 # --- beginnings ----------------------------------------------------------------------------------------------------------------
@@ -594,6 +1036,9 @@ def test_a_write_that_never_gets_its_turn_fails_and_says_so(ledger: Ledger, data
             lambda: ledger.choose_first_day(DAY, "config"),
             lambda: ledger.move_first_day(DAY),
             lambda: ledger.sink_start(ARCHIVE, DAY),
+            lambda: ledger.chains.move(LOGS, {OTEL: a_chain()}, unchanged={}),
+            lambda: ledger.chains.accept(ARCHIVE),
+            lambda: ledger.intents.open(ARCHIVE, LOGS, DAY, "b1", []),
         ]
         for write in writes:
             with pytest.raises(LedgerWriteFailed, match="another process is writing it; end that process or try again"):
@@ -653,10 +1098,7 @@ def test_a_full_disk_fails_the_write_and_keeps_what_was_recorded(path: Path) -> 
 
 def test_no_error_shows_a_receipt_or_a_password(ledger: Ledger, database: ADatabase) -> None:
     """PostgreSQL quotes the whole row that was refused."""
-    if isinstance(database, AFile):
-        database.edit("CREATE TRIGGER refuse BEFORE INSERT ON receipts BEGIN SELECT RAISE(ABORT, 'refused'); END")
-    else:
-        database.edit("ALTER TABLE receipts ADD CONSTRAINT refused CHECK (rows > 4)")
+    database.forbid("receipts", "destination = 's3cr3t'")
     errors: list[LedgerError] = []
     with pytest.raises(LedgerWriteFailed, match="refused") as caught:
         ledger.record(replace(a_receipt(), destination="s3cr3t"))
@@ -714,19 +1156,33 @@ def test_the_ledger_of_every_earlier_version_is_brought_up(
         assert ledger.plan_memory(ARCHIVE) == {LOGS: PlanMemory(1, None)}
 
 
-def test_a_receipt_from_before_there_were_versions_can_be_replaced_once(database: ADatabase) -> None:
+def test_of_receipts_that_name_no_rows_nothing_is_left_and_all_else_is(
+    database: ADatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger of schema 4, as it was: its receipts did not say which rows they spoke of."""
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "_MIGRATIONS", schema._MIGRATIONS[:4])
+        with opened(database.place) as older:
+            older.choose_first_day(Day("2026-01-01"), "config")
+            older.sink_start(ARCHIVE, Day("2026-06-01"))
+            older.record_failure(ARCHIVE, LOGS, DAY, "the disk is full")
+            older.remember_nothing_due(ARCHIVE, LOGS, state="quiet", revision=1)
+    for column in ("kept_rows", "kept"):
+        database.edit(f"ALTER TABLE receipts DROP COLUMN {column}")
+    database.edit(
+        "INSERT INTO receipts"
+        " (sink, dataset, day, destination, fingerprint, rows, exported_rows, parked_rows, bytes, exported_at, document, version)"
+        f" VALUES ('archive', 'logs', '{DAY}', 'd', 'f', 1, 1, 0, 9, '2026-06-01T12:00:00.000Z', '{{}}', 1)"
+    )
     with opened(database.place) as ledger:
+        assert ledger.id == older.id
+        assert ledger.fingerprints(ARCHIVE) == {}
+        assert ledger.first_day() == "2026-01-01"
+        assert ledger.sink_start(ARCHIVE, DAY) == "2026-06-01"
+        assert ledger.failures(ARCHIVE)[LOGS, DAY].reason == "the disk is full"
+        assert ledger.plan_memory(ARCHIVE) == {LOGS: PlanMemory(2, None)}
         ledger.record(a_receipt())
-    database.edit("ALTER TABLE receipts DROP COLUMN version")
-    database.edit("DELETE FROM plan_memory")
-    database.edit("UPDATE meta SET schema_version = 3")
-    with opened(database.place) as ledger:
-        standing = ledger.recorded(ARCHIVE, LOGS, DAY)
-        with pytest.raises(CursorSuperseded):
-            ledger.record(a_receipt(fingerprint="two"))
-        ledger.record(a_receipt(fingerprint="two"), replaces=standing)
-        with pytest.raises(CursorSuperseded):
-            ledger.record(a_receipt(fingerprint="three"), replaces=standing)
+        assert ledger.recorded(ARCHIVE, LOGS, DAY) == Recorded(a_receipt(), 3)
 
 
 # --- cost ----------------------------------------------------------------------------------------------------------------------

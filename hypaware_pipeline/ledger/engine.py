@@ -8,8 +8,9 @@ must not find in between that another has written. Taking the right to write at 
 as the busy timeout; a write takes milliseconds. The lock is PostgreSQL's only one that needs no table, so that it also keeps two
 processes from making the tables at the same time.
 
-Why PostgreSQL's transactions are READ COMMITTED whatever the server's default: what is read after the wait for the lock must be
-what the writer before left.
+Why PostgreSQL's writing transactions are READ COMMITTED whatever the server's default: what is read after the wait for the lock
+must be what the writer before left. Why the reading ones are REPEATABLE READ, as SQLite's always are: a receipt and its row sets
+are two queries, and another export may replace both in between.
 
 Why a connection is tried before it is used: a run holds one for hours, and a server that was restarted in between must cost
 nothing.
@@ -88,6 +89,11 @@ def make_private_file(path: Path) -> None:
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def reading(engine: sa.Engine) -> sa.Engine:
+    """The same engine, for transactions that read and see the database as it was at one moment."""
+    return engine.execution_options(isolation_level="REPEATABLE READ") if engine.dialect.name == POSTGRESQL else engine
 
 
 def writing(engine: sa.Engine) -> sa.Engine:

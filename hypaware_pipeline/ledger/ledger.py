@@ -14,7 +14,9 @@ import sqlalchemy as sa
 from hypaware_pipeline.errors import LedgerUnreadable
 from hypaware_pipeline.ledger import schema
 from hypaware_pipeline.ledger.beginnings import Beginnings
+from hypaware_pipeline.ledger.chains import Chains
 from hypaware_pipeline.ledger.engine import engine_for, make_private_file, writing
+from hypaware_pipeline.ledger.intents import Intents
 from hypaware_pipeline.ledger.mends import explain
 from hypaware_pipeline.ledger.planning import Planning
 from hypaware_pipeline.ledger.receipts import Receipts
@@ -37,6 +39,8 @@ class Ledger:
         self.id = ledger_id
         self._engine = engine
         transactions = Transactions(engine, clock)
+        self.chains = Chains(transactions)
+        self.intents = Intents(transactions)
 
         receipts = Receipts(transactions)
         self.record = receipts.record
@@ -44,6 +48,7 @@ class Ledger:
         self.recorded = receipts.recorded
         self.receipt = receipts.receipt
         self.receipts = receipts.receipts
+        self.row_sets = receipts.row_sets
         self.fingerprints = receipts.fingerprints
 
         planning = Planning(transactions)

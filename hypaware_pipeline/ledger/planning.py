@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from hypaware_pipeline.ledger import tables
-from hypaware_pipeline.ledger.transactions import Transactions, matches, storable, upsert
+from hypaware_pipeline.ledger.text import storable
+from hypaware_pipeline.ledger.transactions import Transactions, matches, upsert
 from hypaware_pipeline.model import DatasetName, Day, SinkName
 
 

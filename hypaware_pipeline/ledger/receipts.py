@@ -7,9 +7,9 @@ Why a version is the revision of the plan at which the receipt was recorded: tha
 removed and recorded again is never taken for the one that was there before.
 """
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,17 +17,30 @@ import sqlalchemy as sa
 from hypaware_pipeline.errors import CursorSuperseded, LedgerUnreadable
 from hypaware_pipeline.ledger import tables
 from hypaware_pipeline.ledger.planning import forget_plan
+from hypaware_pipeline.ledger.stored_sets import StoredSet, document_of, every_set, receipt_of, rows_of, stored_set
 from hypaware_pipeline.ledger.transactions import Transactions, matches, upsert
-from hypaware_pipeline.model import DatasetName, Day, Fingerprint, Receipt, SinkName
+from hypaware_pipeline.model import DatasetName, Day, Fingerprint, Kept, Receipt, SinkName
+
+_SETS_AT_A_TIME = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiptKey:
-    """What planning needs of a receipt. `rows` were in the pin, `exported_rows` lie in the files, `bytes` is their size."""
+    """What planning needs of a receipt.
+
+    Attributes:
+        rows: In the pin.
+        kept_rows: Not in the pin, and at the sink all the same.
+        kept: Why.
+        exported_rows: In the files.
+        bytes: Of the files.
+    """
 
     fingerprint: Fingerprint
     destination: str
     rows: int
+    kept_rows: int
+    kept: Kept
     exported_rows: int
     parked_rows: int
     bytes: int
@@ -49,7 +62,7 @@ class Receipts:
         self._in = transactions
 
     def record(self, receipt: Receipt, *, replaces: Recorded | None = None) -> None:
-        """Confirm an export: the receipt replaces the one its (sink, dataset, day) had.
+        """Confirm an export: the receipt replaces the one its (sink, dataset, day) had, and what was intended is done.
 
         Args:
             receipt: What was exported.
@@ -63,17 +76,22 @@ class Receipts:
             "destination": receipt.destination,
             "fingerprint": receipt.fingerprint,
             "rows": receipt.rows,
+            "kept_rows": receipt.kept_rows,
+            "kept": receipt.kept.value,
             "exported_rows": receipt.exported_rows,
             "parked_rows": receipt.parked_rows,
             "bytes": receipt.bytes,
             "exported_at": receipt.exported_at,
-            "document": json.dumps(receipt.to_json(), ensure_ascii=True, separators=(",", ":")),
+            "document": document_of(receipt),
         }
         with self._in.writing() as connection:
             self._ensure_standing(connection, key, replaces)
             version = forget_plan(connection, receipt.sink, receipt.dataset)
             upsert(connection, tables.receipts, key, {**values, "version": version})
-            connection.execute(tables.failures.delete().where(matches(tables.failures, key)))
+            for table in (tables.row_sets, tables.intents, tables.failures):
+                connection.execute(table.delete().where(matches(table, key)))
+            if sets := rows_of(receipt):
+                connection.execute(tables.row_sets.insert(), sets)
 
     def ensure_standing(self, sink: SinkName, dataset: DatasetName, day: Day, expected: Recorded | None) -> None:
         """See that a day still stands as it was read: cheap, and in time to leave alone what lies at the destination.
@@ -94,7 +112,7 @@ class Receipts:
 
     def recorded(self, sink: SinkName, dataset: DatasetName, day: Day) -> Recorded | None:
         """The last receipt of one day, to be replaced; None when it was never exported."""
-        return self._recorded(sink, dataset, tables.receipts.c.day == day).get(day)
+        return self._recorded(sink, dataset, day).get(day)
 
     def receipt(self, sink: SinkName, dataset: DatasetName, day: Day) -> Receipt | None:
         """The last receipt of one day; None when it was never exported."""
@@ -103,31 +121,43 @@ class Receipts:
 
     def receipts(self, sink: SinkName, dataset: DatasetName) -> Mapping[Day, Receipt]:
         """The last receipt of every exported day of one (sink, dataset)."""
-        return {day: found.receipt for day, found in self._recorded(sink, dataset, sa.true()).items()}
+        return {day: found.receipt for day, found in self._recorded(sink, dataset).items()}
+
+    def row_sets(self, dataset: DatasetName) -> Iterator[StoredSet]:
+        """Which rows of a dataset every receipt of every sink speaks of. A few at a time: all of them may be too many."""
+        of = tables.row_sets.c.dataset == dataset
+        with self._in.reading() as connection:
+            for row in connection.execution_options(yield_per=_SETS_AT_A_TIME).execute(every_set(of)):
+                yield stored_set(row)
 
     def fingerprints(self, sink: SinkName) -> Mapping[tuple[DatasetName, Day], ReceiptKey]:
         """What of each exported day of a sink planning needs."""
         c = tables.receipts.c
-        figures = (c.fingerprint, c.destination, c.rows, c.exported_rows, c.parked_rows, c.bytes, c.exported_at)
-        with self._in.reading() as connection:
-            rows = connection.execute(sa.select(c.dataset, c.day, *figures).where(c.sink == sink)).all()
-        return {(DatasetName(dataset), Day(day)): ReceiptKey(*rest) for dataset, day, *rest in rows}
-
-    def _recorded(self, sink: SinkName, dataset: DatasetName, which: sa.ColumnElement[bool]) -> dict[Day, Recorded]:
-        c = tables.receipts.c
-        query = sa.select(c.day, c.document, c.version).where(c.sink == sink, c.dataset == dataset, which).order_by(c.day)
+        figures = (c.rows, c.kept_rows, c.kept, c.exported_rows, c.parked_rows, c.bytes, c.exported_at)
+        query = sa.select(c.dataset, c.day, c.fingerprint, c.destination, *figures).where(c.sink == sink)
         with self._in.reading() as connection:
             rows = connection.execute(query).all()
         return {
-            Day(day): Recorded(self._parse(document, f"{sink}/{dataset} on {day}"), version) for day, document, version in rows
+            (DatasetName(dataset), Day(day)): ReceiptKey(fingerprint, destination, rows, kept_rows, Kept(kept), *rest)
+            for dataset, day, fingerprint, destination, rows, kept_rows, kept, *rest in rows
         }
 
-    def _parse(self, document: str, of_what: str) -> Receipt:
+    def _recorded(self, sink: SinkName, dataset: DatasetName, day: Day | None = None) -> dict[Day, Recorded]:
+        key = {"sink": sink, "dataset": dataset, **({} if day is None else {"day": day})}
+        query = sa.select(tables.receipts).where(matches(tables.receipts, key)).order_by(tables.receipts.c.day)
+        with self._in.reading() as connection:
+            rows = connection.execute(query).all()
+            found = connection.execute(every_set(matches(tables.row_sets, key))).all()
+        sets = {of_day: list(group) for of_day, group in groupby(found, lambda row: row.day)}
+        return {Day(row.day): Recorded(self._whole(row, sets.get(row.day, [])), row.version) for row in rows}
+
+    def _whole(self, row: sa.Row[Any], sets: list[sa.Row[Any]]) -> Receipt:
         try:
-            return Receipt.from_json(json.loads(document))
+            return receipt_of(row.document, row.kept, sets)
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerUnreadable(
-                f"ledger {self._in.place}: the receipt of {of_what} is damaged ({error!r}); restore the ledger from a backup"
+                f"ledger {self._in.place}: the receipt of {row.sink}/{row.dataset} on {row.day} is damaged ({error!r}); restore "
+                "the ledger from a backup"
             ) from error
 
 

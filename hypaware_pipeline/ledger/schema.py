@@ -7,11 +7,22 @@ Why a table is made as it is today, also by an old migration: what a later migra
 
 import datetime as dt
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import sqlalchemy as sa
 
-from hypaware_pipeline.ledger.tables import failures, first_day, meta, metadata, plan_memory, receipts, sink_starts
+from hypaware_pipeline.ledger.tables import (
+    failures,
+    first_day,
+    intents,
+    meta,
+    metadata,
+    plan_memory,
+    receipts,
+    row_sets,
+    sink_starts,
+    source_chains,
+)
 
 
 def timestamp(now: dt.datetime) -> str:
@@ -73,8 +84,23 @@ def _create_failures(connection: sa.Connection) -> None:
 
 
 def _add_versions(connection: sa.Connection) -> None:
-    if "version" not in {column["name"] for column in sa.inspect(connection).get_columns(receipts.name)}:  # made a moment ago
-        connection.execute(sa.text("ALTER TABLE receipts ADD COLUMN version BIGINT DEFAULT 0 NOT NULL"))
+    _add_to_receipts(connection, {"version": "BIGINT DEFAULT 0 NOT NULL"})
+
+
+def _begin_row_sets(connection: sa.Connection) -> None:
+    """Receipts did not say which rows they spoke of: their days are judged anew, by what lies at the destinations."""
+    connection.execute(receipts.delete())
+    connection.execute(plan_memory.update().values(revision=plan_memory.c.revision + 1, nothing_due_at=None))
+    _add_to_receipts(connection, {"kept_rows": "BIGINT DEFAULT 0 NOT NULL", "kept": "VARCHAR DEFAULT '' NOT NULL"})
+    metadata.create_all(connection, tables=[row_sets, source_chains, intents], checkfirst=False)
+
+
+def _add_to_receipts(connection: sa.Connection, columns: Mapping[str, str]) -> None:
+    """Add columns to a table of receipts that was not made a moment ago, with all it has today."""
+    present = {column["name"] for column in sa.inspect(connection).get_columns(receipts.name)}
+    for name, definition in columns.items():
+        if name not in present:
+            connection.execute(sa.text(f"ALTER TABLE receipts ADD COLUMN {name} {definition}"))
 
 
 _MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
@@ -82,5 +108,6 @@ _MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     _create_plan_memory,
     _create_failures,
     _add_versions,
+    _begin_row_sets,
 )
 """Step n brings schema n to n+1. Append only: a ledger in use has run the earlier ones."""

@@ -12,9 +12,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from hypaware_pipeline.errors import LedgerUnreadable, LedgerWriteFailed
-from hypaware_pipeline.ledger.engine import shown, writing
+from hypaware_pipeline.ledger.engine import reading, shown, writing
 from hypaware_pipeline.ledger.mends import explain
 from hypaware_pipeline.ledger.schema import timestamp
+from hypaware_pipeline.ledger.text import storable as storable
 
 Clock = Callable[[], dt.datetime]
 """Gives the current moment, aware of its time zone."""
@@ -39,13 +40,13 @@ class Transactions:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """A transaction that reads.
+        """A transaction that reads; all it reads is of one moment.
 
         Raises:
             LedgerUnreadable: the database cannot be read.
         """
         try:
-            with self._engine.begin() as connection:
+            with reading(self._engine).begin() as connection:
                 yield connection
         except sa.exc.SQLAlchemyError as error:
             explain(LedgerUnreadable, self._engine.url, error)
@@ -74,8 +75,3 @@ def upsert(connection: sa.Connection, table: sa.Table, key: Mapping[str, Any], v
     updated = connection.execute(table.update().where(matches(table, key)).values(**values))
     if updated.rowcount == 0:
         connection.execute(table.insert().values(**key, **values))
-
-
-def storable(text: str) -> str:
-    """Text that any database takes: it may name a file whose name is no Unicode, and PostgreSQL takes no NUL."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
