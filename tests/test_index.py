@@ -1,27 +1,31 @@
-"""The row index: days and hashes per data file, kept, reused, and what is known of files that are lost."""
+"""The row index: which rows each data file has, kept, reused, and what is known of files that are lost."""
 
 import datetime as dt
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from hypaware_pipeline.cache.index import DayTotal, SourceIndex, index_source
+from hypaware_pipeline.cache.day_rows import DayRows
+from hypaware_pipeline.cache.index import DayTotal, FileRows, SourceIndex, index_source
 from hypaware_pipeline.cache.layout import SourceLocation
-from hypaware_pipeline.cache.manifests import Bounds, pack_bounds
-from hypaware_pipeline.cache.row_hash import Recipe, row_hashes, tokens
-from hypaware_pipeline.cache.snapshot import DataFile, DeletionRef, SourcePin, SourceVersion
+from hypaware_pipeline.cache.manifests import Bounds, ManifestMemory, pack_bounds
+from hypaware_pipeline.cache.row_hash import Recipe, row_hashes, sequences, tokens
+from hypaware_pipeline.cache.snapshot import DataFile, DeletionRef, SourcePin, SourceVersion, pin_source
+from hypaware_pipeline.datasets import KNOWN_DATASETS
 from hypaware_pipeline.model import DatasetName, SourceName
-from hypaware_pipeline.row_sets import NO_DAY, raw_days_of
+from hypaware_pipeline.row_sets import NO_DAY, UNTIMED, raw_days_of
+from tests.builders import a_cache, a_log, a_message
 
 RECIPE = Recipe("timestamp", ("key",))
 DAY = 20_609  # 2026-06-05
@@ -217,6 +221,253 @@ def test_rows_that_differ_have_hashes_that_differ(values: list[tuple[int | None,
         }
     )
     assert len(set(row_hashes(batch, RECIPE).tolist())) == len(set(values))
+
+
+# --- tokens and keys ------------------------------------------------------------------------------------------------------------
+
+
+def tokens_of(array: pa.Array, recipe: Recipe = RECIPE) -> list[int]:
+    return tokens(one_column(array), recipe).tolist()
+
+
+def test_a_token_is_the_same_on_every_machine_and_in_every_version() -> None:
+    """Row sets of years ago hold them: a change here makes every row another one."""
+    stamps = pa.array([1, -1, None], pa.timestamp("us"))
+    batch = pa.record_batch({"timestamp": stamps, "key": pa.array(["a", "b", "c"])})
+    assert tokens(batch, RECIPE).tolist() == [1, -1, -9109461137242422246]
+    assert tokens(batch, Recipe("timestamp", ()))[2] == -7046029254386353131
+    assert tokens_of(pa.array(["2026-06-05T12:00:00Z", "2026-06-05, a friday"])) == [1780661247633695, 1780636946233324]
+
+
+@pytest.mark.parametrize(("unit", "per_microsecond"), [("s", 1e-6), ("ms", 1e-3), ("us", 1), ("ns", 1_000)])
+def test_a_token_does_not_depend_on_the_unit_a_file_stores(unit: str, per_microsecond: float) -> None:
+    seconds = [DAY * 86_400 + 17, -17, 0]
+    stored = pa.array([int(second * 1e6 * per_microsecond) for second in seconds], pa.timestamp(unit))
+    assert tokens_of(stored) == [second * 1_000_000 for second in seconds]
+
+
+def test_digits_below_the_microsecond_do_not_count() -> None:
+    assert tokens_of(pa.array([1_999, -1], pa.timestamp("ns"))) == [1, -1]
+
+
+def test_rows_without_a_usable_timestamp_are_told_apart_by_their_natural_key() -> None:
+    batch = pa.record_batch({"timestamp": pa.array(["never"] * 3), "key": pa.array(["a", "b", None])})
+    found = tokens(batch, RECIPE)
+    assert len(set(found.tolist())) == 3
+    assert (found < UNTIMED).all()
+    assert len(set(tokens(batch, Recipe("timestamp", ())).tolist())) == 1
+
+
+def test_text_of_one_day_gives_tokens_of_that_day_that_differ() -> None:
+    texts = pa.array(["2026-06-05", "2026-06-05T00:00:00Z", "2026-06-05T00:00:01Z"])
+    assert len(set(tokens_of(texts))) == 3
+    assert {int(day) for day in raw_days_of(np.array(tokens_of(texts)))} == {DAY}
+    assert tokens_of(texts.dictionary_encode()) == tokens_of(texts)
+
+
+anything = st.one_of(
+    st.sampled_from(["s", "ms", "us", "ns"]).flatmap(
+        lambda unit: st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)).map(
+            lambda values: pa.array(values, pa.timestamp(unit))
+        )
+    ),
+    st.lists(st.none() | st.integers(-(2**31), 2**31 - 1)).map(lambda days: pa.array(days, pa.int32()).cast(pa.date32())),
+    st.lists(st.none() | st.text() | st.dates().map(str) | st.datetimes().map(str)).map(
+        lambda values: pa.array(values, pa.string())
+    ),
+    st.lists(st.none() | st.integers(0, 9)).map(lambda values: pa.array(values, pa.int64())),
+)
+
+
+@given(anything)
+def test_a_token_tells_the_day_or_that_there_is_none(array: pa.Array) -> None:
+    found = tokens(one_column(array), RECIPE)
+    assert found.dtype == np.int64
+    assert all((token < UNTIMED) == (day == NO_DAY) for token, day in zip(found, raw_days_of(found), strict=True))
+    if not pa.types.is_string(array.type):
+        dated = not pa.types.is_integer(array.type)
+        assert [bool(token >= UNTIMED) for token in found] == [dated and valid for valid in array.is_valid().to_pylist()]
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int32(), pa.uint64()])
+def test_sequence_numbers_are_integers_of_any_width(kind: pa.DataType) -> None:
+    batch = pa.record_batch({"_hyp_ingest_seq": pa.array([3, None, 2**31 - 1], kind)})
+    keys, sequenced = sequences(batch)
+    assert keys.dtype == np.uint64
+    assert (keys[sequenced].tolist(), sequenced.tolist()) == ([3, 2**31 - 1], [True, False, True])
+
+
+@pytest.mark.parametrize("column", [{}, {"_hyp_ingest_seq": pa.array(["1"])}, {"_hyp_ingest_seq": pa.nulls(1)}])
+def test_where_no_integer_is_there_is_no_sequence_number(column: dict[str, pa.Array]) -> None:
+    assert sequences(pa.record_batch({"n": pa.array([1]), **column}))[1].tolist() == [False]
+
+
+# --- rows without a sequence number ---------------------------------------------------------------------------------------------
+
+LOG = {
+    "serviceName": pa.array(["web", "web", None]),
+    "timestamp": pa.array([1, 2, 3], pa.timestamp("us", "UTC")),
+    "severityNumber": pa.array([9, 9, 17], pa.int32()),
+    "body": pa.array(["{}", "[1]", None]),
+}
+
+
+def known_rows(table: Table, columns: dict[str, pa.Array], **options: Any) -> FileRows:
+    name = f"{len(table.files)}.parquet"  # HypAware never writes a name twice
+    table.write(name, pa.table(columns), **options)
+    index = table.indexed()
+    assert not index.lost
+    return index.rows(table.files[name])
+
+
+def keys_of(table: Table, columns: dict[str, pa.Array], **options: Any) -> list[int]:
+    keys: list[int] = known_rows(table, columns, **options).keys.tolist()
+    return keys
+
+
+def test_a_content_hash_is_the_same_on_every_machine_and_in_every_version(table: Table) -> None:
+    assert keys_of(table, LOG) == [16036865221487971658, 8863793493306437133, 3821910442739604469]
+
+
+def test_a_row_without_a_number_is_known_by_its_content_also_for_its_hash(table: Table) -> None:
+    rows = known_rows(table, LOG)
+    assert not rows.sequenced.any()
+    assert rows.hashes.tolist() == rows.keys.tolist()
+    assert rows.tokens.tolist() == [1, 2, 3]
+
+
+def test_a_file_may_hold_rows_with_and_without_a_number(table: Table) -> None:
+    rows = known_rows(table, {**LOG, "_hyp_ingest_seq": pa.array([7, None, 8])}, row_group_size=2)
+    assert rows.sequenced.tolist() == [True, False, True]
+    assert rows.keys.tolist() == [7, known_rows(table, LOG).keys[1], 8]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        dict(reversed(LOG.items())),
+        {**LOG, "serviceName": LOG["serviceName"].dictionary_encode(), "body": LOG["body"].dictionary_encode()},
+        {
+            **LOG,
+            "timestamp": LOG["timestamp"].cast(pa.timestamp("ns", "UTC")),
+            "severityNumber": LOG["severityNumber"].cast("int64"),
+        },
+        {**LOG, "traceId": pa.nulls(3, pa.string()), "_hyp_ingest_seq": pa.nulls(3, pa.int64())},
+        {**LOG, "nobodys_column": pa.array([1, 2, 3])},
+    ],
+    ids=["order", "dictionaries", "widths", "columns without a value", "a column that is not the dataset's"],
+)
+def test_a_content_hash_does_not_depend_on_how_a_file_stores_the_row(table: Table, stored: dict[str, pa.Array]) -> None:
+    assert keys_of(table, stored) == keys_of(table, LOG)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"serviceName": pa.array(["api", "web", None])},
+        {"traceId": pa.array(["web", None, None])},
+        {"serviceName": pa.array([None, "web", None]), "traceId": pa.array(["web", None, None])},
+        {"body": pa.array([" {}", "[1]", None])},
+        {"severityNumber": pa.array([None, 9, 17], pa.int32())},
+    ],
+)
+def test_whatever_a_row_says_tells_it_from_others(table: Table, changes: dict[str, pa.Array]) -> None:
+    before = keys_of(table, LOG)
+    after = keys_of(table, {**LOG, **changes})
+    assert after[0] != before[0]
+    assert after[1:] == before[1:]
+
+
+def test_a_large_file_without_numbers_is_known_as_its_parts_are(table: Table) -> None:
+    """More rows than are read at a time, in row groups of other sizes."""
+    rows = 10_000
+    log = {"serviceName": pa.array([f"s{n % 7}" for n in range(rows)]), "body": pa.array([str(n) for n in range(rows)])}
+    assert len(set(keys_of(table, log, row_group_size=3_000))) == rows
+    whole = keys_of(table, log, row_group_size=3_000)
+    assert keys_of(table, {name: array[5_000:] for name, array in log.items()}) == whole[5_000:]
+
+
+def spoil(table: Table, column: str) -> None:
+    """Garbage in the pages of one column."""
+    path = table.directory / "data" / "a.parquet"
+    group = pq.read_metadata(path).row_group(0)
+    (chunk,) = (group.column(at) for at in range(group.num_columns) if group.column(at).path_in_schema == column)
+    data = bytearray(path.read_bytes())
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    data[start : start + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
+    path.write_bytes(data)
+
+
+def test_only_files_that_have_such_rows_are_read_whole(table: Table) -> None:
+    table.write("a.parquet", pa.table({**LOG, "_hyp_ingest_seq": pa.array([1, 2, 3])}))
+    spoil(table, "body")
+    assert not table.indexed().lost
+    table.write("a.parquet", pa.table(LOG))
+    spoil(table, "body")
+    (lost,) = table.indexed().lost
+    assert "a.parquet: the data file cannot be read" in lost.reason
+
+
+def numbered_by_nobody(root: Path, batches: Sequence[Sequence[Any]], *, shredded: bool = False) -> Any:
+    cache = a_cache(root, shredded=shredded)
+    for batch in batches:
+        cache.with_rows("logs", batch, with_sequence=False)
+    return cache
+
+
+def content(cache: Any, index: Path, dataset: str = "logs", source: str = "unknown") -> list[tuple[Any, ...]]:
+    """What is known of all live rows of a source, sorted."""
+    location = SourceLocation(DatasetName(dataset), SourceName(source), cache.source_directory(dataset, source))
+    pin = pin_source(location, ManifestMemory(None))
+    found = index_source(pin, Recipe.of(KNOWN_DATASETS[DatasetName(dataset)]), index)
+    assert not found.lost
+    rows = DayRows.together([found.live_rows(file, ordinal) for ordinal, file in enumerate(pin.files)])
+    return sorted(zip(*(each.tolist() for each in (rows.keys, rows.tokens, rows.hashes, rows.sequenced)), strict=True))
+
+
+def test_a_row_without_a_number_stays_the_same_through_compaction(tmp_path: Path) -> None:
+    """Each flush and the compaction encode its VARIANT columns in another way."""
+    logs = [a_log("2026-06-01", n, attributes={"n": n, "nested": {f"k{n}": [n / 3, None, "ä"]}}) for n in range(30)]
+    cache = numbered_by_nobody(tmp_path / "cache", [logs[:3], logs[3:20], logs[20:]])
+    before = content(cache, tmp_path / "index")
+    cache.writer.compact("logs", "unknown")
+    assert content(cache, tmp_path / "index") == before
+    assert len({row[0] for row in before}) == 30
+    assert not any(row[3] for row in before)
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=70),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(bodies=st.lists(json_values, min_size=1, max_size=8), data=st.data())
+def test_rows_are_the_same_whatever_order_and_form_they_are_flushed_in(bodies: list[Any], data: st.DataObject) -> None:
+    logs = [a_log("2026-06-01", n, body=body, attributes={"body": body}) for n, body in enumerate(bodies)]
+    cut = data.draw(st.integers(0, len(logs)))
+    shuffled = data.draw(st.permutations(logs))
+    parts = [part for part in (shuffled[:cut], shuffled[cut:]) if part]
+    with TemporaryDirectory() as directory:
+        root = Path(directory)
+        one = content(numbered_by_nobody(root / "1", [logs]), root / "i1")
+        assert content(numbered_by_nobody(root / "2", parts), root / "i2") == one
+        assert content(numbered_by_nobody(root / "3", parts, shredded=True), root / "i3") == one
+
+
+def test_numbered_rows_stay_the_same_through_compaction_and_another_partitioning(tmp_path: Path) -> None:
+    messages = [a_message("2026-06-01", n, session_id=f"s{n % 3}") for n in range(12)]
+    cache = a_cache(tmp_path / "cache").with_rows("ai_gateway_messages", messages, source="claude")
+    before = content(cache, tmp_path / "index", "ai_gateway_messages", "claude")
+    cache.writer.compact("ai_gateway_messages", "claude")
+    assert content(cache, tmp_path / "other", "ai_gateway_messages", "claude") == before
+    assert [row[0] for row in before] == list(range(1, 13))
 
 
 # --- totals ---------------------------------------------------------------------------------------------------------------------
