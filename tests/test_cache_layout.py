@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from hypaware_pipeline.cache.layout import Cursor, SourceLocation, dataset_names, read_cursor, resolve_root, source_locations
+from hypaware_pipeline.cache.layout import (
+    Cursor,
+    SourceLocation,
+    dataset_names,
+    migrated_sources,
+    read_cursor,
+    resolve_root,
+    source_locations,
+)
 from hypaware_pipeline.errors import CacheMissing, SourceUnreadable
 from hypaware_pipeline.model import DatasetName, SourceName
 
@@ -101,10 +109,62 @@ def test_two_directories_never_share_a_name(tmp_path: Path) -> None:
     assert found[first] == "k=1,date=2"
 
 
+def retire(directory: Path) -> None:
+    """What HypAware does to a source whose rows it copied into others."""
+    retired = directory.parent / ".retired"
+    retired.mkdir(exist_ok=True)
+    directory.rename(retired / directory.name)
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        ("proxy_messages_v4",),
+        ("client=claude", "date=2026-01-01"),
+        ("source=a",),
+        ("source=a", "date=2026-01-02"),
+        ("x,y",),
+        ("all",),
+    ],
+)
+def test_a_migrated_source_keeps_the_name_it_had(tmp_path: Path, levels: tuple[str, ...]) -> None:
+    """Under another one nobody would find what was exported of it."""
+    a_source(tmp_path, "logs", "source=new")
+    old = a_source(tmp_path, "logs", *levels)
+    (name,) = {*sources(tmp_path, "logs")} - {"new"}
+    assert migrated_sources(tmp_path, DatasetName("logs")) == set()
+    retire(old)
+    assert sources(tmp_path, "logs") == ["new"]
+    assert migrated_sources(tmp_path, DatasetName("logs")) == {name}
+
+
+def test_several_sources_are_migrated_from_several_places(tmp_path: Path) -> None:
+    for levels in [("source=a",), ("client=b", "date=1"), ("client=b", "date=2"), ("client=c", "date=1")]:
+        retire(a_source(tmp_path, "logs", *levels))
+    assert migrated_sources(tmp_path, DatasetName("logs")) == {"a", "client=b,date=1", "client=b,date=2", "client=c,date=1"}
+
+
+def test_a_source_that_is_there_again_is_not_migrated(tmp_path: Path) -> None:
+    retire(a_source(tmp_path, "logs", "source=a"))
+    a_source(tmp_path, "logs", "source=a")
+    assert migrated_sources(tmp_path, DatasetName("logs")) == set()
+
+
+def test_what_lies_inside_a_source_is_no_migrated_one(tmp_path: Path) -> None:
+    """HypAware marks a generation it compacted by a file of that name."""
+    directory = a_source(tmp_path, "logs", "source=a")
+    (directory / "table" / ".retired").write_text("2026-11-29T11:27:22.565Z")
+    (directory / ".retired" / "table").mkdir(parents=True)
+    (tmp_path / "datasets" / "logs" / ".retired").write_text("a file")
+    assert migrated_sources(tmp_path, DatasetName("logs")) == set()
+    assert migrated_sources(tmp_path, DatasetName("nobody")) == set()
+
+
 def test_a_link_to_a_parent_directory_ends_somewhere(tmp_path: Path) -> None:
     a_source(tmp_path, "logs", "source=a")
     (tmp_path / "datasets" / "logs" / "loop").symlink_to(tmp_path / "datasets" / "logs", target_is_directory=True)
     assert "a" in sources(tmp_path, "logs")
+    assert migrated_sources(tmp_path, DatasetName("logs")) == set()
 
 
 def test_the_cursor_chooses_the_table_and_tells_retention_and_compaction(tmp_path: Path) -> None:
@@ -117,6 +177,21 @@ def test_the_cursor_chooses_the_table_and_tells_retention_and_compaction(tmp_pat
     directory = a_source(tmp_path, "logs", "source=a", cursor=cursor)
     compacted = dt.datetime(2026, 11, 29, 11, 27, 22, 565000, tzinfo=dt.UTC)
     assert cursor_of(directory) == Cursor("source-table", directory / "table-17", 3, 1780401600000, compacted, "table")
+
+
+@pytest.mark.parametrize(
+    ("compaction", "name"),
+    [
+        (None, None),
+        ({}, None),
+        ({"attemptFailedAt": "2026-11-29T11:27:22.565Z"}, None),
+        ({"previousTableDir": "table-3"}, "table-3"),
+        ({"previousEpoch": 0}, "epoch=0"),
+    ],
+)
+def test_the_cursor_names_the_table_before_the_last_compaction(tmp_path: Path, compaction: object, name: str | None) -> None:
+    directory = a_source(tmp_path, "logs", "source=a", cursor={**CURRENT, "compaction": compaction})
+    assert cursor_of(directory).previous_table == name
 
 
 @pytest.mark.parametrize(
@@ -165,6 +240,8 @@ def test_a_missing_cursor_beside_tables_is_an_error_and_no_empty_source(tmp_path
         json.dumps({**CURRENT, "retention": 17}),
         json.dumps({**CURRENT, "retention": {"lastCutoffMs": "soon"}}),
         json.dumps({**CURRENT, "compaction": {"compactedAt": "yesterday"}}),
+        json.dumps({**CURRENT, "compaction": {"previousTableDir": 7}}),
+        json.dumps({**CURRENT, "compaction": {"previousEpoch": "one"}}),
     ],
 )
 def test_a_torn_cursor_is_an_error(tmp_path: Path, torn: str) -> None:

@@ -15,7 +15,7 @@ from hypaware_pipeline.cache import snapshot
 from hypaware_pipeline.cache.deletion_vectors import deleted_positions
 from hypaware_pipeline.cache.layout import SourceLocation, source_locations
 from hypaware_pipeline.cache.manifests import ManifestMemory, TablePaths
-from hypaware_pipeline.cache.snapshot import DayBounds, SourcePin, pin_source, source_version
+from hypaware_pipeline.cache.snapshot import DayBounds, SourcePin, pin_source, source_version, table_history
 from hypaware_pipeline.errors import SourceUnreadable
 from hypaware_pipeline.model import Column, ColumnType, DatasetName
 from tests.builders import a_cache
@@ -122,6 +122,29 @@ def test_a_moved_cache_is_pinned_where_it_lies_now(logs: Source) -> None:
     assert pin.snapshot_id == 6391709307803114
     assert pin.table_uuid == "aee1ed79-fc2e-46c2-862e-bc846ad1c9fd"
     assert pin.retention_cutoff_ms == 1780401600000
+
+
+def test_all_snapshots_are_told_with_the_one_before_each(logs: Source) -> None:
+    pin = logs.pin()
+    told = [(item["snapshot-id"], item.get("parent-snapshot-id"), item["sequence-number"]) for item in logs.metadata["snapshots"]]
+    assert [(each.id, each.parent_id, each.sequence_number) for each in pin.snapshots] == told
+    assert len(told) > 2
+    assert pin.snapshots[-1].id == pin.snapshot_id
+    assert table_history(pin.table_dir) == pin.history
+
+
+def test_the_table_before_the_last_compaction_is_told(logs: Source) -> None:
+    assert logs.pin().previous_table == "table"
+
+
+def test_a_table_that_was_never_compacted_has_none_before_it(plain_logs: Source) -> None:
+    assert plain_logs.pin().previous_table is None
+
+
+def test_a_directory_without_a_table_has_no_history(tmp_path: Path) -> None:
+    assert table_history(tmp_path / "nowhere") is None
+    (tmp_path / "metadata").mkdir()
+    assert table_history(tmp_path) is None
 
 
 def test_the_deletion_vector_of_a_file_names_its_deleted_rows(logs: Source) -> None:
