@@ -12,7 +12,7 @@ import pytest
 from hypaware_pipeline.export.driver import PIN_ATTEMPTS, Exporter
 from hypaware_pipeline.export.installation import build_sink
 from hypaware_pipeline.export.plan import Reason
-from hypaware_pipeline.model import DatasetName, Day, ExportBatch, ExportOptions, SinkName
+from hypaware_pipeline.model import DatasetName, Day, ExportBatch, ExportOptions, Kept, SinkName
 from hypaware_pipeline.sinks.encoders.jsonl import JsonlEncoder
 from tests.builders import a_log
 from tests.installations import JSONL, NOW, AnInstallation
@@ -79,8 +79,11 @@ def test_the_object_of_a_source_that_became_empty_is_removed(cache, home):
     installation.export()
     cache.writer.delete("logs", "b", pc.field("serviceName") == "web")
     installation.now = cache.clock.moment + dt.timedelta(minutes=14)
+    (outcome,) = installation.export()
+    assert (outcome.status, outcome.receipt.kept, outcome.receipt.kept_rows) == ("kept", Kept.SETTLING, 3)
     assert [entry.reason for entry in installation.plan()] == [Reason.SETTLING]
     installation.now = cache.clock.moment + dt.timedelta(minutes=16)
+    assert [entry.reason for entry in installation.plan()] == [Reason.SETTLED]
     (outcome,) = installation.export()
     assert outcome.status == "exported"
     assert list(installation.objects()) == ["logs/day=2026-06-05/a.jsonl.gz"]
@@ -92,10 +95,10 @@ def test_a_day_that_retention_began_to_remove_keeps_its_whole_copy(cache, home):
     installation.export()
     before = installation.objects()
     cache.writer.retention(NOW.replace(day=5, hour=0, minute=0, second=2))
-    assert installation.due() == []
-    (outcome,) = installation.export(["2026-06-05"])
-    assert outcome.status == "kept"
+    (outcome,) = installation.export()
+    assert (outcome.status, outcome.receipt.kept, outcome.receipt.kept_rows) == ("kept", Kept.FROZEN, 2)
     assert installation.objects() == before
+    assert installation.due() == []
 
 
 def test_a_half_evicted_day_does_not_replace_the_whole_copy_when_the_ledger_is_lost(cache, home):
@@ -120,7 +123,8 @@ def test_the_copy_of_a_source_whose_directory_is_gone_stays(cache, home):
     shutil.rmtree(cache.source_directory("logs", "b"))
     (outcome,) = installation.export(["2026-06-05"])
     assert set(installation.objects()) == {"logs/day=2026-06-05/a.jsonl.gz", "logs/day=2026-06-05/b.jsonl.gz"}
-    assert outcome.receipt.exported_rows == outcome.receipt.rows == 6
+    assert (outcome.receipt.exported_rows, outcome.receipt.rows, outcome.receipt.kept_rows) == (6, 3, 3)
+    assert outcome.receipt.kept is Kept.GONE
 
 
 def test_a_broken_source_does_not_stop_the_others_and_the_day_counts_as_not_exported(cache, home):
@@ -348,6 +352,8 @@ def test_a_clock_that_was_years_wrong_for_one_export_loses_and_doubles_nothing(c
     for year in (2026, 2023, 2026, 2029, 2026):
         installation.now = NOW.replace(year=year)
         installation.export()
+        installation.export()  # rows leave a day once they were seen to arrive at the other
+        assert installation.due() == []
         assert sum(installation.rows().values()) == 5, year
         assert max(installation.rows().values()) == 1, year
 
@@ -481,7 +487,8 @@ def test_an_export_that_is_overtaken_again_and_again_gives_the_day_up_and_leaves
         installation.export(["2026-06-05"])
 
     cache.with_day("2026-06-05", rows=1)
-    (outcome,) = installation.export(["2026-06-05"], clock=ARival(installation, *[overtake] * PIN_ATTEMPTS))
+    pinning = installation.installation.clock
+    (outcome,) = installation.export(["2026-06-05"], clock=ARival(installation, *[pinning, overtake] * PIN_ATTEMPTS))
     assert outcome.status == "failed"
     assert "another export of feed/logs 2026-06-05 was recorded while this one ran" in outcome.error
     assert as_recorded(installation).exported_rows == 2 + PIN_ATTEMPTS
@@ -494,8 +501,9 @@ def test_two_exports_that_meet_on_every_day_of_a_range_lose_none(cache, home):
         cache.with_day(day, rows=2)
     installation = AnInstallation(home, cache.root)
     overtakes = [lambda day=day: installation.export([day]) for day in days]
-    undisturbed = [installation.installation.clock] * 2  # judged again, and its receipt made again
-    rival = ARival(installation, *(act for overtake in overtakes for act in (overtake, *undisturbed)))
+    quiet = installation.installation.clock
+    undisturbed = [quiet] * 3  # pinned again, judged again, and its receipt made again
+    rival = ARival(installation, quiet, *(act for overtake in overtakes for act in (overtake, *undisturbed)))
     outcomes = installation.export(days, clock=rival)
     assert set(statuses(outcomes).values()) == {"exported"}
     for day in days:

@@ -284,7 +284,7 @@ def test_a_second_receipt_of_a_day_replaces_the_first_and_touches_no_other(ledge
 def test_planning_gets_the_figures_of_every_dataset_of_one_sink(ledger: Ledger) -> None:
     for receipt in (a_receipt(), a_receipt(dataset="traces", fingerprint="two"), a_receipt(sink="forward")):
         ledger.record(receipt)
-    one = ReceiptKey(Fingerprint("one"), "d1", 4, 0, Kept.NOTHING, 3, 1, 1234, "2026-06-01T12:00:00.000Z")
+    one = ReceiptKey(Fingerprint("one"), "d1", 4, 0, Kept.NOTHING, 3, 1, 1234, "2026-06-01T12:00:00.000Z", 1)
     assert ledger.fingerprints(ARCHIVE) == {(LOGS, DAY): one, ("traces", DAY): replace(one, fingerprint=Fingerprint("two"))}
 
 

@@ -361,7 +361,7 @@ class DatasetPin:
         return max((index.pin.removed_at for index in self._indexes.values() if index.pin.removed_at is not None), default=None)
 
     def slices(self, source: SourceName, days: frozenset[Day], mask: np.ndarray | None) -> "list[FileSlice]":
-        """Where the live rows of some days lie in a source's files; of a single day those that a mask chooses. For `PinReader`.
+        """Where live rows of some days lie in each of a source's files; of one day those a mask chooses. For `PinReader`.
 
         Raises:
             FileNotFoundError: a file is gone.
@@ -374,6 +374,7 @@ class DatasetPin:
         passed = 0
         for file in index.pin.files:
             if days.isdisjoint(self._home_days.of(raw) for raw in index.totals.get(file.name, ())):
+                slices.append(FileSlice(file.path, {}))
                 continue
             rows = self._home_days.split(*index.live_days(file))
             wanted = {day: positions for day, positions in rows.items() if day in days}
@@ -418,7 +419,7 @@ class PinReader:
     def batches(self, day: Day, source: SourceName) -> "Iterator[pa.RecordBatch]":
         """The wanted rows of one day of one source, each once, sorted by the lookup key. Each pair is asked once.
 
-        Batches carry the dataset's columns, then the sequence and problem columns.
+        Batches carry the dataset's columns, then the sequence, problem and place columns.
 
         Raises:
             PinLost: a file vanished and HypAware changed the dataset meanwhile; pin again.

@@ -28,15 +28,12 @@ from hypaware_pipeline.cache import spill
 from hypaware_pipeline.cache.batches import compact, take
 from hypaware_pipeline.cache.columns import Decoded, decode, file_columns, finished, typed
 from hypaware_pipeline.cache.data_file import MOST_READ_ROWS, READ_BYTES, DataFile, Habits
+from hypaware_pipeline.cache.day_rows import PLACE_BITS
 from hypaware_pipeline.cache.sorting import Sorter
 from hypaware_pipeline.cache.whole_file import whole_file
-from hypaware_pipeline.model import SEQ_COLUMN, Dataset, Day
+from hypaware_pipeline.model import PLACE_COLUMN, SEQ_COLUMN, Dataset, Day
 
 T = TypeVar("T")
-
-_ORDER = "_hyp_order"
-"""Place of a row: file and position in it. The last resort of the sort order."""
-_ROWS_PER_FILE = 2**40
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ class Scan:
 
     Args:
         dataset: Columns and order of the rows.
-        slices: The wanted rows, file by file.
+        slices: The wanted rows, file by file; which file it is makes a row's place.
         spill_dir: Where a private directory may be made.
         memory_bytes: How much of a day is sorted in memory.
     """
@@ -85,7 +82,7 @@ class Scan:
         self._resources = ExitStack()
         names = {column.name for column in dataset.columns}
         lookup, natural = ([name for name in key if name in names] for key in (dataset.lookup_key, dataset.natural_key))
-        self._sort_key = list(dict.fromkeys([*lookup, SEQ_COLUMN, *natural, _ORDER]))
+        self._sort_key = list(dict.fromkeys([*lookup, SEQ_COLUMN, *natural, PLACE_COLUMN]))
 
     def __enter__(self) -> Self:
         """Make the private directory."""
@@ -101,8 +98,8 @@ class Scan:
     def batches(self, day: Day) -> Iterator[pa.RecordBatch]:
         """The rows of a day, sorted by lookup key, sequence, natural key and place; nulls last. Each day once.
 
-        Batches carry the dataset's columns in order (text plain or dictionary-encoded), then the sequence, then the problem: why
-        a row could not be read whole, else null.
+        Batches carry the dataset's columns in order (text plain or dictionary-encoded), then the sequence, the problem (why a row
+        could not be read whole, else null) and the place (see `DayRows`).
 
         Raises:
             FileNotFoundError: a data file is gone.
@@ -120,7 +117,7 @@ class Scan:
         finally:
             self._asked.add(day)
         for batch in _ahead(sorter.sorted_batches()):
-            yield finished(batch.drop_columns([_ORDER]), self._dataset)
+            yield finished(batch, self._dataset)
 
     def _collected(self, day: Day) -> Sorter:
         """All rows of a day; what else their row groups hold waits."""
@@ -180,7 +177,7 @@ class Scan:
     def _by_day(self, decoded: Sequence[tuple[_Piece, Decoded]]) -> Iterator[tuple[Day, pa.RecordBatch]]:
         """The rows of some pieces as the dataset has them, each with its place, shared out by day."""
         for piece, half in decoded:
-            placed = typed(half, self._dataset).append_column(_ORDER, piece.raw.column(_ORDER))
+            placed = typed(half, self._dataset).append_column(PLACE_COLUMN, piece.raw.column(PLACE_COLUMN))
             for day, own in piece.by_day.items():
                 whole = len(own) == placed.num_rows
                 yield day, compact(placed) if whole else take(placed, pa.array(own))
@@ -198,8 +195,8 @@ def _wanted_rows(raw: pa.RecordBatch, group: _Group, position: int, ordinal: int
     positions = np.sort(np.concatenate(list(by_day.values())))
     if len(positions) < raw.num_rows:
         raw = raw.take(pa.array(positions - position))
-    place = pa.array(positions + ordinal * _ROWS_PER_FILE, pa.int64())
-    placed = pa.RecordBatch.from_arrays([*raw.columns, place], names=[*raw.schema.names, _ORDER])
+    place = pa.array(positions + (ordinal << PLACE_BITS), pa.int64())
+    placed = pa.RecordBatch.from_arrays([*raw.columns, place], names=[*raw.schema.names, PLACE_COLUMN])
     yield _Piece(placed, {day: np.searchsorted(positions, own) for day, own in by_day.items()})
 
 

@@ -206,7 +206,7 @@ class DayExport:
 
     def _write_object(self, day: Day, write: Write, recorded: Recorded | None) -> _Written:
         dataset = self.opened.pin.dataset
-        rows = self.opened.pin.rows_of(day)[write.source]
+        rows = write.rows
         self.opened.between()
         self.opened.claim.hold()
         with self.opened.rows(day, write) as batches:

@@ -4,8 +4,10 @@ Why most ticks read nothing: a plan that found nothing due stays true until the 
 changes, or the sink does. All of that together is a *state*; the ledger remembers the state in which nothing was due, and a tick
 that finds it again is done. No index and no receipt is read, however many days were exported.
 
-Why a plan is remembered only when it is clean: days that wait for a removal to settle become due by time alone, and a source that
-cannot be read may become readable without a trace.
+Why a plan is remembered only when it is clean: days that wait for a removal to settle, or to be tried again, become due by time
+alone, and a source that cannot be read may become readable without a trace.
+
+Why days in the retry queue are not asked for: the sink's requeue sensor asks for them, each in its time.
 
 Why the number of days is bounded: a run that dies takes the work of its last minutes with it, and the first tick of a new sink
 may find a thousand days. The rest is asked for by the next tick.
@@ -136,7 +138,7 @@ class _Tally:
                 self._counts[obstacle] += 1
             elif entry.due:
                 wanted.append(entry)
-            clean = clean and not entry.unreadable and obstacle not in (_COVERED, _SETTLING)
+            clean = clean and not entry.unreadable and obstacle not in (_COVERED, _SETTLING, _WAITING)
         return wanted, clean and not wanted
 
     def sentences(self, *, left: int) -> list[str]:
@@ -152,6 +154,7 @@ _NO_PARTITION = "lie before the first day; `hypaware-pipeline first-day` moves i
 _AHEAD = "lie in the future"
 _EARLY = "before the sink's start are left to backfills"
 _SETTLING = "wait until a removal of rows has settled"
+_WAITING = "failed and are asked for again in their time"
 _UNREADABLE = "hold nothing readable"
 
 
@@ -159,6 +162,8 @@ def _obstacle(entry: PlannedDay, scope: Scope) -> str | None:
     """Why a day that may be due is not asked for at this tick; None for one that is, and where there is nothing to say."""
     if entry.reason is Reason.SETTLING:
         return _SETTLING
+    if entry.reason in (Reason.WAITING, Reason.RETRY):
+        return _WAITING
     if not entry.due:
         return None
     partition = partition_of(entry.day, scope.first_day)

@@ -81,7 +81,7 @@ _DUE = frozenset(
 class Standing:
     """What is known of an exported day: of which content, at which destination, and how many rows it holds there.
 
-    All as in `Receipt`.
+    `version` is higher than that of every day that was exported before; the rest as in `Receipt`.
     """
 
     fingerprint: Fingerprint
@@ -90,7 +90,7 @@ class Standing:
     exported_rows: int = 0
     bytes: int = 0
     kept: Kept = Kept.NOTHING
-    exported_at: str = ""
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def plan_days(
     """
     planned = []
     of_dataset = sum(each.bytes for each in standing.values()), sum(each.exported_rows for each in standing.values())
-    moment = _Moment(destination, now, max((each.exported_at for each in standing.values()), default=""), mounted, every)
+    moment = _Moment(destination, now, max((each.version for each in standing.values()), default=0), mounted, every)
     for day in sorted({*summaries, *standing}, key=_order):
         summary, copy = summaries[day], standing.get(day)
         reason = _judge(summary, copy, (retries or {}).get(day), moment)
@@ -157,11 +157,11 @@ def plan_days(
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """What is the same for all days of a plan; `last_export` is when any of them was exported last."""
+    """What is the same for all days of a plan; `newest` is the version of the last export of any of them."""
 
     destination: str
     now: dt.datetime
-    last_export: str
+    newest: int
     mounted: bool
     every: bool
 
@@ -196,7 +196,7 @@ def _judge_kept(summary: PartitionSummary, standing: Standing, moment: _Moment) 
     if standing.kept is Kept.ACCEPTED:
         return Reason.SETTLED
     if standing.kept is Kept.MOVING:
-        return Reason.SETTLED if moment.last_export > standing.exported_at else Reason.FROZEN
+        return Reason.SETTLED if moment.newest > standing.version else Reason.FROZEN
     if standing.kept is Kept.SETTLING:
         settled = summary.removed_at is None or moment.now - summary.removed_at >= REMOVAL_SETTLES_AFTER
         return Reason.SETTLED if settled else Reason.SETTLING

@@ -65,8 +65,8 @@ class SourceState:
         """Which raw days begin before the cut-off; rows without a day are never retired."""
         if self.cutoff_ms is None:
             return np.zeros(len(raw_days), bool)
-        before: np.ndarray = raw_days.astype(np.int64) * _DAY_MS < self.cutoff_ms
-        return before & (raw_days != NO_DAY)
+        begun_before = raw_days.astype(np.int64) * _DAY_MS < self.cutoff_ms
+        return np.asarray(begun_before & (raw_days != NO_DAY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,7 @@ class Write:
     generation: Generation
     chain: Chain
     mask: np.ndarray
+    rows: "DayRows"
     identified: Identified
 
     def rows_of(self, mask: np.ndarray) -> Rows:
@@ -270,7 +271,8 @@ class _Reconciliation:
         identified = self._identified[source]
         keys = identified.keys[mask]
         span = (int(keys.min()), int(keys.max())) if unit in self._staying else None
-        return Write(self._key(unit, span), source, generation, self._situation.sources[source].chain, mask, identified)
+        chain = self._situation.sources[source].chain
+        return Write(self._key(unit, span), source, generation, chain, mask, self._situation.rows[source], identified)
 
     def _key(self, unit: Unit, span: tuple[int, int] | None) -> str:
         source, generation = unit
@@ -287,7 +289,7 @@ class _Reconciliation:
         if self._situation.repair or len(files) != 1:
             return None
         (file,) = files
-        if (file.key, file.content) != (write.key, content_of(self._situation.rows[write.source], write.mask)):
+        if (file.key, file.content) != (write.key, content_of(write.rows, write.mask)):
             return None
         lacks = write.rows_of(write.mask).without(self._held[(write.source, write.generation)])
         return None if len(lacks) else replace(file, chain=write.chain)

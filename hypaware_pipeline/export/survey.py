@@ -91,6 +91,6 @@ def _explained(dataset: DatasetName, error: Exception) -> str:
 def _standing(ledger: Ledger, sink: SinkName) -> dict[DatasetName, dict[Day, Standing]]:
     found: dict[DatasetName, dict[Day, Standing]] = {}
     for (dataset, day), key in ledger.fingerprints(sink).items():
-        standing = Standing(key.fingerprint, key.destination, key.rows, key.exported_rows, key.bytes, key.kept, key.exported_at)
+        standing = Standing(key.fingerprint, key.destination, key.rows, key.exported_rows, key.bytes, key.kept, key.version)
         found.setdefault(dataset, {})[day] = standing
     return found

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from hypaware_pipeline.errors import CursorSuperseded, LedgerUnreadable
 from hypaware_pipeline.ledger import tables
 from hypaware_pipeline.ledger.planning import forget_plan
+from hypaware_pipeline.ledger.retries import day_recorded
 from hypaware_pipeline.ledger.stored_sets import StoredSet, document_of, every_set, receipt_of, rows_of, stored_set
 from hypaware_pipeline.ledger.transactions import Transactions, matches, upsert
 from hypaware_pipeline.model import DatasetName, Day, Fingerprint, Kept, Receipt, SinkName
@@ -34,6 +35,7 @@ class ReceiptKey:
         kept: Why.
         exported_rows: In the files.
         bytes: Of the files.
+        version: Higher than that of every receipt of the (sink, dataset) that was recorded before.
     """
 
     fingerprint: Fingerprint
@@ -45,6 +47,7 @@ class ReceiptKey:
     parked_rows: int
     bytes: int
     exported_at: str
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class Receipts:
                 connection.execute(table.delete().where(matches(table, key)))
             if sets := rows_of(receipt):
                 connection.execute(tables.row_sets.insert(), sets)
+            day_recorded(connection, receipt.sink, receipt.dataset, receipt.day, now=self._in.now())
 
     def ensure_standing(self, sink: SinkName, dataset: DatasetName, day: Day, expected: Recorded | None) -> None:
         """See that a day still stands as it was read: cheap, and in time to leave alone what lies at the destination.
@@ -133,7 +137,7 @@ class Receipts:
     def fingerprints(self, sink: SinkName) -> Mapping[tuple[DatasetName, Day], ReceiptKey]:
         """What of each exported day of a sink planning needs."""
         c = tables.receipts.c
-        figures = (c.rows, c.kept_rows, c.kept, c.exported_rows, c.parked_rows, c.bytes, c.exported_at)
+        figures = (c.rows, c.kept_rows, c.kept, c.exported_rows, c.parked_rows, c.bytes, c.exported_at, c.version)
         query = sa.select(c.dataset, c.day, c.fingerprint, c.destination, *figures).where(c.sink == sink)
         with self._in.reading() as connection:
             rows = connection.execute(query).all()
