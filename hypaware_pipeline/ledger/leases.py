@@ -23,7 +23,8 @@ import sqlalchemy as sa
 from hypaware_pipeline.errors import LeaseHeld, LeaseLost
 from hypaware_pipeline.ledger.engine import POSTGRESQL
 from hypaware_pipeline.ledger.schema import timestamp
-from hypaware_pipeline.ledger.transactions import Transactions, matches, storable, upsert
+from hypaware_pipeline.ledger.text import storable
+from hypaware_pipeline.ledger.transactions import Transactions, matches, upsert
 from hypaware_pipeline.ledger.turns import leases
 from hypaware_pipeline.model import DatasetName, SinkName
 

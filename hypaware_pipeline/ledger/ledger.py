@@ -17,9 +17,11 @@ from hypaware_pipeline.ledger.beginnings import Beginnings
 from hypaware_pipeline.ledger.chains import Chains
 from hypaware_pipeline.ledger.engine import engine_for, make_private_file, writing
 from hypaware_pipeline.ledger.intents import Intents
+from hypaware_pipeline.ledger.leases import Leases
 from hypaware_pipeline.ledger.mends import explain
 from hypaware_pipeline.ledger.planning import Planning
 from hypaware_pipeline.ledger.receipts import Receipts
+from hypaware_pipeline.ledger.retries import Retries
 from hypaware_pipeline.ledger.transactions import Clock, Transactions
 
 BUSY_TIMEOUT_SECONDS = 30.0
@@ -41,6 +43,8 @@ class Ledger:
         transactions = Transactions(engine, clock)
         self.chains = Chains(transactions)
         self.intents = Intents(transactions)
+        self.leases = Leases(transactions)
+        self.retries = Retries(transactions)
 
         receipts = Receipts(transactions)
         self.record = receipts.record

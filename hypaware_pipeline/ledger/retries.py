@@ -26,7 +26,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from hypaware_pipeline.ledger.schema import timestamp
-from hypaware_pipeline.ledger.transactions import Transactions, matches, storable, upsert
+from hypaware_pipeline.ledger.text import storable
+from hypaware_pipeline.ledger.transactions import Transactions, matches, upsert
 from hypaware_pipeline.ledger.turns import holds, retries
 from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName
 

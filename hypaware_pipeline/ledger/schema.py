@@ -23,6 +23,7 @@ from hypaware_pipeline.ledger.tables import (
     sink_starts,
     source_chains,
 )
+from hypaware_pipeline.ledger.turns import holds, leases, retries
 
 
 def timestamp(now: dt.datetime) -> str:
@@ -95,6 +96,10 @@ def _begin_row_sets(connection: sa.Connection) -> None:
     metadata.create_all(connection, tables=[row_sets, source_chains, intents], checkfirst=False)
 
 
+def _create_turns(connection: sa.Connection) -> None:
+    metadata.create_all(connection, tables=[leases, retries, holds], checkfirst=False)
+
+
 def _add_to_receipts(connection: sa.Connection, columns: Mapping[str, str]) -> None:
     """Add columns to a table of receipts that was not made a moment ago, with all it has today."""
     present = {column["name"] for column in sa.inspect(connection).get_columns(receipts.name)}
@@ -109,5 +114,6 @@ _MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     _create_failures,
     _add_versions,
     _begin_row_sets,
+    _create_turns,
 )
 """Step n brings schema n to n+1. Append only: a ledger in use has run the earlier ones."""
