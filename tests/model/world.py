@@ -1,0 +1,282 @@
+"""A cache, the processes that write it, sinks and a clock, all real but the clock; and the account of what happens to them.
+
+Why the cache itself is read at rest: a mistake of the account must not look like a mistake of the engine.
+
+Why what the sinks hold is looked at after every export: what was there once is never to be missing, at rest or not.
+"""
+
+import datetime as dt
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+
+from hypaware_pipeline.demo import mishaps
+from hypaware_pipeline.demo.generate import SimulatedClock
+from hypaware_pipeline.demo.writer import CacheWriter
+from tests.builders import a_log, a_message
+from tests.installations import JSONL, AnInstallation
+from tests.model import inspection
+from tests.model.account import Account, Mark, Place, dataset_of
+
+LOGS, MESSAGES = "logs", "ai_gateway_messages"
+MARKED = {LOGS: "traceId", MESSAGES: "content_text"}
+"""The column that carries a row's mark."""
+OLD = "old"
+"""A source whose table is from before the sequence column."""
+SINKS = {"feed": (LOGS, MESSAGES), "second": (LOGS,)}
+START = dt.datetime(2026, 6, 10, 9, tzinfo=dt.UTC)
+SETTLES = dt.timedelta(minutes=16)
+"""After so long a removal has settled."""
+ROUNDS = 3
+"""After so many exports of all that is due nothing may be."""
+
+Row = dict[str, Any]
+Step = Callable[[], object]
+
+
+class World:
+    """Whatever is done to its cache is done to its account."""
+
+    def __init__(self, directory: Path) -> None:
+        self.account = Account()
+        self.clock = SimulatedClock(START)
+        self.migrated: set[Place] = set()
+        self._directory = directory
+        self._randomness = random.Random(1)
+        self._numbers = itertools.count()
+        self._homes = (directory / f"cache-{number}" for number in itertools.count())
+        self._moments: dict[Mark, dt.datetime | None] = {}
+        self._cutoffs: dict[str, dt.datetime] = {}
+        self._identities: dict[Mark, str] = {}
+        self._seen: dict[str, set[Mark]] = {sink: set() for sink in SINKS}
+        self._backup: tuple[Path, Mapping[Place, Counter[Mark]]] | None = None
+        self._still = False
+        self._live_in(next(self._homes))
+
+    # --- writing ------------------------------------------------------------------------------------------------------------
+
+    def rows(self, dataset: str, days: Sequence[int | None]) -> list[Row]:
+        """New rows, each so many days after today; None for one without a timestamp, which only logs can be."""
+        return [self._row(dataset, ahead) for ahead in days]
+
+    def append(self, place: Place, rows: Sequence[Row], *, writer: int = 0, sequence: Sequence[int | None] | None = None) -> None:
+        """One flush."""
+        dataset, source = place
+        self.writers[writer].append(dataset, source, rows, with_sequence=source != OLD, sequence=sequence)
+        self.account.add(place, [row[MARKED[dataset]] for row in rows])
+        self._still = False
+
+    def purge(self, place: Place, marks: Sequence[Mark], between: Step | None = None) -> None:
+        """Somebody deletes rows, one a commit."""
+        cutoff = self._cutoffs.get(place[0])
+        frozen = [mark for mark in marks if cutoff and (moment := self._moments[mark]) and _midnight(moment) < cutoff]
+        self.account.purge(place, marks, frozen=frozen)
+        self.writers[0].delete(*place, _marked(place, marks), on_commit=between, rows_per_commit=1)
+        self._still = False
+
+    def retain(self, dataset: str, days: int, between: Step | None = None) -> None:
+        """Retention deletes what is more than so many days old, a few rows a commit."""
+        cutoff = self.clock.moment - dt.timedelta(days=days)
+        self._cutoffs[dataset] = max(cutoff, self._cutoffs.get(dataset, cutoff))
+        dated = {mark: moment for mark, moment in self._moments.items() if moment and dataset_of(mark) == dataset}
+        self.account.freeze([mark for mark, moment in dated.items() if _midnight(moment) < cutoff])
+        self.writers[0].retention(cutoff, datasets=[dataset], on_commit=between, rows_per_commit=2)
+        self.account.remove(dataset, [mark for mark, moment in dated.items() if moment < cutoff])
+        self._still = False
+
+    def compact(self, place: Place) -> None:
+        """A table is written anew."""
+        self.writers[0].compact(*place)
+        self.account.compact(place)
+
+    def settle(self, place: Place, mark: Mark) -> None:
+        """A compaction gives a message another identity."""
+        identity = f"{mark}#{next(self._numbers)}"
+        self.writers[0].settle(*place, _marked(place, [mark]), part_id=identity)
+        self.account.compact(place)
+        self._identities[mark] = identity
+        self._still = False
+
+    def expire(self, place: Place, *, retired: bool) -> None:
+        """Old snapshots are forgotten, or replaced generations deleted."""
+        if retired:
+            self.writers[0].expire_retired(*place)
+        else:
+            self.writers[0].expire_snapshots(*place, keep=1)
+
+    def move(self, place: Place, source: str, marks: Sequence[Mark], between: Step | None = None) -> None:
+        """Rows go to another source, which holds them for a moment as well as the first, which is then written anew."""
+        to = (place[0], source)
+        rows = Counter({mark: self.account.live[place][mark] for mark in marks})
+
+        def copied() -> None:
+            self.account.add(to, rows.elements())
+            if between:
+                between()
+
+        self.writers[0].move(*place, source, _marked(place, marks), on_commit=copied)
+        self.account.take(place, marks)
+        self.account.compact(place)
+        self._still = False
+
+    def migrate(self, place: Place, source: str) -> None:
+        """A whole source goes to another. HypAware does so once with the sources of an old layout."""
+        self.writers[0].migrate(*place, source)
+        self.account.add((place[0], source), self.account.live.pop(place).elements())
+        self.account.break_off([place[0]])
+        self.migrated.add(place)
+        self._still = False
+
+    # --- what befalls the cache -----------------------------------------------------------------------------------------------
+
+    def lose_sequence(self) -> None:
+        """Numbers begin at 1 again."""
+        mishaps.lose_sequence(self.root)
+        self._restart()
+
+    def reset(self) -> None:
+        """The cache is wiped and begun anew."""
+        mishaps.wipe(self.root)
+        (self.root / "datasets").mkdir()
+        self._replace({})
+
+    def back_up(self) -> None:
+        """A copy is made."""
+        path = self._directory / f"backup-{next(self._numbers)}"
+        mishaps.back_up(self.root, path)
+        self._backup = (path, self.account.copied())
+
+    @property
+    def backed_up(self) -> bool:
+        """Whether there is a copy."""
+        return self._backup is not None
+
+    def restore(self, *, cut_off: float | None = None, between: Step | None = None) -> None:
+        """The copy is put back; at first only a part of its files (a share between 0 and 1), if it is cut off."""
+        assert self._backup
+        self._still = False
+        path, live = self._backup
+        if cut_off is not None:
+            files = sum(entry.is_file() for entry in path.rglob("*"))
+            mishaps.restore(self.root, path, files=round(files * cut_off))
+            (self.root / "datasets").mkdir(exist_ok=True)
+            if between:
+                between()
+        mishaps.restore(self.root, path)
+        self._replace(live)
+
+    def relocate(self) -> None:
+        """The cache lies elsewhere from now on."""
+        root = next(self._homes)
+        self.root.rename(root)
+        self._live_in(root)
+
+    def wait(self, time: dt.timedelta) -> None:
+        """Time passes."""
+        before = self.clock.moment.date()
+        self.clock.moment += time
+        self._still = self._still and self.clock.moment.date() == before
+
+    # --- exporting ------------------------------------------------------------------------------------------------------------
+
+    def due(self, sink: str, dataset: str, *, every: bool = False) -> list[str]:
+        """The days that are due."""
+        self._installation.now = self.clock.moment
+        due = [entry.day for entry in self._installation.plan(sink=sink, dataset=dataset, every=every) if entry.due]
+        self.account.look(dataset)
+        assert every or not (self._still and due), f"{due} of {dataset} are due at {sink}, though only files were rewritten"
+        return due
+
+    def export(self, sink: str, dataset: str, days: Sequence[str]) -> None:
+        """Export these days, in this order."""
+        if not days:
+            return
+        self._installation.now = self.clock.moment
+        outcomes = self._installation.export(list(days), sink=sink, dataset=dataset)
+        assert not (failed := [outcome for outcome in outcomes if outcome.status == "failed"]), failed
+        self._look_at(sink)
+
+    def export_all(self) -> bool:
+        """Export what is due everywhere; whether anything was."""
+        due = {(sink, dataset): self.due(sink, dataset) for sink, datasets in SINKS.items() for dataset in datasets}
+        for (sink, dataset), days in due.items():
+            self.export(sink, dataset, days)
+        return any(due.values())
+
+    def rest(self) -> None:
+        """Let deletions settle, export until nothing is due, and see that everything is as it must be."""
+        self.wait(SETTLES)
+        for _ in range(ROUNDS):
+            if not self.export_all():
+                break
+        assert not self.export_all(), "after every export something is due again"
+        self._still = True
+        found = inspection.rows_in_cache(self.root, MARKED)
+        assert found == {place: marks for place, marks in self.account.live.items() if marks}, "the account is wrong"
+        for sink in SINKS:
+            inspection.verify(self._installation.out(sink), sink, SINKS[sink])
+            held = self._look_at(sink)
+            for dataset in SINKS[sink]:
+                assert not (wrong := self.account.wrong(dataset, held)), f"{sink}: {wrong}"
+        self._verify_identities()
+
+    # --- inside ---------------------------------------------------------------------------------------------------------------
+
+    def _live_in(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(exist_ok=True)
+        (root / "datasets").mkdir(exist_ok=True)
+        sinks = {sink: {**JSONL, "config": {"dir": f"out/{sink}", "datasets": list(sets)}} for sink, sets in SINKS.items()}
+        self._installation = AnInstallation(self._directory / "home", root, sinks=sinks)
+        self._restart()
+
+    def _restart(self) -> None:
+        """HypAware's processes end, and others begin."""
+        self.writers = [CacheWriter(self.root, clock=self.clock, rng=self._randomness) for _ in range(2)]
+        self.reserved: list[int] = []
+
+    def _replace(self, live: Mapping[Place, Counter[Mark]]) -> None:
+        self._restart()
+        self.account.replace(live)
+        self._still = False
+
+    def _row(self, dataset: str, ahead: int | None) -> Row:
+        number = next(self._numbers)
+        mark = f"{dataset}:{number}"
+        day = (self.clock.moment + dt.timedelta(days=ahead or 0)).date().isoformat()
+        seconds = number + number % 3 * 8 * 3600  # in every third of the day
+        row = (a_log if dataset == LOGS else a_message)(day, seconds, **{MARKED[dataset]: mark})
+        moment = row["timestamp" if dataset == LOGS else "message_created_at"]
+        if dataset == LOGS and ahead is None:
+            row["timestamp"] = moment = None
+        self._moments[mark] = moment
+        return row
+
+    def _look_at(self, sink: str) -> Counter[Mark]:
+        """What a sink holds now. What it held before is still there."""
+        held = inspection.rows_at(self._installation.out(sink), MARKED)
+        assert not (lost := self.account.lost(held, self._seen[sink])), f"{sink} had {sorted(lost)}, and has them no more"
+        self._seen[sink] = set(held)
+        return held
+
+    def _verify_identities(self) -> None:
+        """A settled message has its new identity at the sink, too, unless its day may not be touched."""
+        cutoff = self._cutoffs.get(MESSAGES, START - dt.timedelta(days=365))
+        held = inspection.values_at(self._installation.out("feed"), MESSAGES, MARKED[MESSAGES], "part_id")
+        for mark, identity in self._identities.items():
+            moment = self._moments[mark]
+            if MESSAGES not in self.account.broken and self.account.copies(mark) and moment and _midnight(moment) >= cutoff:
+                assert held[mark] == {identity}, f"{mark} was settled as {identity}"
+
+
+def _midnight(moment: dt.datetime) -> dt.datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _marked(place: Place, marks: Sequence[Mark]) -> pc.Expression:
+    return pc.field(MARKED[place[0]]).isin(list(marks))
