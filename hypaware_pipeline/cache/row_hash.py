@@ -30,7 +30,7 @@ from hypaware_pipeline.row_sets import MICROSECONDS_PER_DAY, UNTIMED
 # Recorded with every index file: raise it whenever a token or a hash comes out differently.
 _VERSION = 3
 _EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
-_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1, "day": MICROSECONDS_PER_DAY}
+_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "day": MICROSECONDS_PER_DAY}
 _INT64 = np.iinfo(np.int64)
 _UNTIMED_RANGE = np.uint64(1 << 61)
 _ISO = re.compile(
@@ -145,6 +145,8 @@ def _moments(column: pa.Array | None, rows: int) -> tuple[np.ndarray, np.ndarray
 
 def _scaled(values: np.ndarray, unit: str) -> np.ndarray:
     """Microseconds; what an int64 cannot hold is far outside any window and keeps its side of it."""
+    if unit == "us":
+        return values
     if unit == "ns":
         return np.asarray(values // 1_000)
     factor = _MICROSECONDS[unit]
@@ -172,8 +174,10 @@ def _words(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 def _integers(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Values as int64 (0 where null), and which rows have one."""
-    valid = column.is_valid().to_numpy(zero_copy_only=False)
-    return column.cast(pa.int64(), safe=False).fill_null(0).to_numpy(zero_copy_only=False), valid
+    numbers = column if pa.types.is_int64(column.type) else column.cast(pa.int64(), safe=False)
+    if not numbers.null_count:
+        return numbers.to_numpy(zero_copy_only=False), np.ones(len(numbers), bool)
+    return numbers.fill_null(0).to_numpy(zero_copy_only=False), numbers.is_valid().to_numpy(zero_copy_only=False)
 
 
 def _is_text(kind: pa.DataType) -> bool:
