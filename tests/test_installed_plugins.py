@@ -73,19 +73,22 @@ class ListWriter:
     prefix: str
     list_name: str
 
-    def write_source(self, *args, **kwargs):
-        return self.plain.write_source(*args, **kwargs)
+    def object_key(self, dataset, day, part):
+        return self.plain.object_key(dataset, day, part)
 
-    def write_receipt(self, receipt):
+    def write_object(self, key, **how):
+        return self.plain.write_object(key, **how)
+
+    def write_receipt(self, receipt, **how):
         body = json.dumps([file.key for file in receipt.files]).encode()
-        self.store.put(f"{receipt.dataset}/{self.list_name}", lambda out: out.write(body))
-        self.plain.write_receipt(receipt)
+        self.store.put(f"{receipt.dataset}/{self.list_name}", lambda out: out.write(body), **how)
+        self.plain.write_receipt(receipt, **how)
 
     def read_receipt(self, dataset, day):
         return self.plain.read_receipt(dataset, day)
 
-    def remove(self, keys):
-        self.plain.remove(keys)
+    def remove(self, keys, **how):
+        self.plain.remove(keys, **how)
 
 
 STORE = {"hypaware.blob-store": "^1.0.0"}

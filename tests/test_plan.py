@@ -3,7 +3,7 @@ import datetime as dt
 import pytest
 
 from hypaware_pipeline.export.plan import Reason, Standing, contiguous_ranges, plan_days
-from hypaware_pipeline.model import UNDATED, DatasetName, Day, Fingerprint, PartitionSummary, SinkName, SourceName
+from hypaware_pipeline.model import UNDATED, DatasetName, Day, Fingerprint, Kept, PartitionSummary, SinkName, SourceName
 
 NOW = dt.datetime(2026, 6, 10, 12, tzinfo=dt.UTC)
 DAY = Day("2026-06-05")
@@ -15,7 +15,7 @@ def summary(day=DAY, rows=3, fingerprint="f", **changes):
     )
 
 
-def plan(*summaries, standing=None, every=False):
+def plan(*summaries, standing=None, **changes):
     return plan_days(
         sink=SinkName("archive"),
         dataset=DatasetName("logs"),
@@ -23,17 +23,17 @@ def plan(*summaries, standing=None, every=False):
         standing=standing or {},
         destination="d",
         now=NOW,
-        every=every,
+        **changes,
     )
 
 
-def reason(summary, standing=None, *, every=False):
-    (planned,) = plan(summary, standing={summary.day: standing} if standing else {}, every=every)
+def reason(summary, standing=None, **changes):
+    (planned,) = plan(summary, standing={summary.day: standing} if standing else {}, **changes)
     return planned.reason
 
 
-def standing(fingerprint="f", destination="d", rows=3):
-    return Standing(Fingerprint(fingerprint), destination, rows)
+def standing(fingerprint="f", destination="d", rows=3, **changes):
+    return Standing(Fingerprint(fingerprint), destination, rows, **changes)
 
 
 def test_a_day_never_exported_is_new():
@@ -53,40 +53,69 @@ def test_a_day_with_the_recorded_fingerprint_is_due_only_when_every_day_is_asked
     assert reason(summary(), standing(), every=True) is Reason.ASKED
 
 
-def test_a_live_day_with_another_fingerprint_is_due():
-    assert reason(summary(fingerprint="g"), standing()) is Reason.CHANGED
+@pytest.mark.parametrize("rows", [0, 1, 3, 4])
+@pytest.mark.parametrize("day", [DAY, UNDATED])
+def test_a_day_with_another_fingerprint_is_due_however_many_rows_it_has(day, rows):
+    """What may be done about it is decided where its rows are known, and stands in the receipt with the new fingerprint."""
+    assert reason(summary(day=day, fingerprint="g", rows=rows), standing()) is Reason.CHANGED
+    kept = standing(kept=Kept.FROZEN)
+    assert reason(summary(day=day, fingerprint="g", rows=rows), kept) is Reason.CHANGED
 
 
-def test_a_day_behind_the_retention_cut_off_is_not_written_anew_from_what_is_left():
-    assert reason(summary(fingerprint="g", rows=1, live=False), standing()) is Reason.FROZEN
-    assert reason(summary(fingerprint="g", rows=1, live=False), standing(), every=True) is Reason.FROZEN
+@pytest.mark.parametrize("kept", [Kept.FROZEN, Kept.UNPROVEN, Kept.GONE, Kept.UNREADABLE])
+def test_a_day_whose_lost_rows_are_kept_is_not_due_at_every_tick(kept):
+    assert reason(summary(rows=1), standing(kept=kept)) is Reason.FROZEN
+    assert reason(summary(rows=1), standing(kept=kept), every=True) is Reason.ASKED
 
 
-def test_a_live_day_that_lost_rows_a_moment_ago_waits():
-    ago = dt.timedelta(minutes=14)
-    assert reason(summary(fingerprint="g", rows=1, removed_at=NOW - ago), standing()) is Reason.SETTLING
+@pytest.mark.parametrize(
+    ("removed", "due"),
+    [(dt.timedelta(minutes=14), Reason.SETTLING), (dt.timedelta(minutes=15), Reason.SETTLED), (None, Reason.SETTLED)],
+)
+def test_what_is_kept_until_a_removal_has_settled_is_due_when_it_has(removed, due):
+    lost = summary(rows=1, removed_at=None if removed is None else NOW - removed)
+    assert reason(lost, standing(kept=Kept.SETTLING)) is due
 
 
-def test_a_live_day_that_lost_rows_long_ago_is_written_anew():
-    ago = dt.timedelta(minutes=16)
-    assert reason(summary(fingerprint="g", rows=1, removed_at=NOW - ago), standing()) is Reason.CHANGED
+def test_a_day_that_also_gained_rows_does_not_wait_for_a_removal_to_settle():
+    assert reason(summary(fingerprint="g", rows=4, removed_at=NOW), standing(kept=Kept.SETTLING)) is Reason.CHANGED
 
 
-def test_a_day_that_gained_rows_does_not_wait_for_a_removal_to_settle():
-    assert reason(summary(fingerprint="g", rows=4, removed_at=NOW), standing()) is Reason.CHANGED
+def test_rows_that_moved_leave_their_old_day_once_another_was_exported_after_it():
+    other = Day("2026-06-06")
+    known = {UNDATED: standing(kept=Kept.MOVING, version=2), other: standing(version=1)}
+    days = [summary(day=UNDATED, rows=1), summary(day=other)]
+    assert [entry.reason for entry in plan(*days, standing=known)] == [Reason.UNCHANGED, Reason.FROZEN]
+    known[other] = standing(version=3)
+    assert [entry.reason for entry in plan(*days, standing=known)] == [Reason.UNCHANGED, Reason.SETTLED]
 
 
-def test_undated_rows_are_replaced_only_while_they_do_not_shrink():
-    assert reason(summary(day=UNDATED, fingerprint="g", rows=4), standing()) is Reason.CHANGED
-    assert reason(summary(day=UNDATED, fingerprint="g", rows=2), standing()) is Reason.FROZEN
+def test_a_loss_that_was_accepted_makes_its_day_due_at_once():
+    assert reason(summary(rows=1, removed_at=NOW), standing(kept=Kept.ACCEPTED)) is Reason.SETTLED
+
+
+def test_of_a_dataset_without_any_source_nothing_is_due():
+    """A disk that is not mounted would have emptied the sinks."""
+    gone = summary(rows=0, fingerprint="0")
+    for copy in (standing(), standing(destination="elsewhere"), standing(kept=Kept.ACCEPTED)):
+        assert reason(gone, copy, mounted=False, every=True) is Reason.FROZEN
+    assert reason(gone, standing()) is Reason.CHANGED
+
+
+def test_a_day_in_the_retry_queue_waits_for_its_time_whatever_else_it_is():
+    for minutes, due in ((1, Reason.WAITING), (0, Reason.RETRY)):
+        later = {DAY: NOW + dt.timedelta(minutes=minutes)}
+        assert reason(summary(fingerprint="g"), standing(), retries=later) is due
+        assert reason(summary(), retries=later) is due
+    assert reason(summary(), retries={DAY: NOW + dt.timedelta(minutes=1)}, every=True) is Reason.NEW
 
 
 def test_a_receipt_of_another_destination_does_not_count_as_exported():
     assert reason(summary(), standing(destination="elsewhere")) is Reason.SINK_CHANGED
 
 
-def test_a_live_day_that_became_empty_is_due_so_that_its_object_goes():
-    assert reason(summary(rows=0, fingerprint="0"), standing()) is Reason.CHANGED
+def test_a_day_that_is_gone_from_the_cache_cannot_be_copied_to_another_destination():
+    assert reason(summary(rows=0, fingerprint="0"), standing(destination="elsewhere")) is Reason.FROZEN
 
 
 def test_days_come_oldest_first_and_undated_last():
@@ -104,10 +133,6 @@ def test_days_are_grouped_into_contiguous_ranges():
 def test_a_day_that_is_no_partition_is_named():
     with pytest.raises(ValueError, match="2026-07-01"):
         contiguous_ranges([Day("2026-07-01")], [DAY])
-
-
-def test_the_same_content_of_a_frozen_day_may_be_written_again_to_repair_it():
-    assert reason(summary(live=False), standing(), every=True) is Reason.ASKED
 
 
 def test_ranges_are_made_from_any_iterable():

@@ -83,7 +83,7 @@ def bent(store: LyingStore, key: str) -> bytes | None:
 
 @pytest.mark.parametrize(
     ("lie", "reason"),
-    [(nothing, "does not have it"), (torn, "is no receipt to be believed"), (bent, "its balance does not close")],
+    [(nothing, "does not have it"), (torn, "is no receipt to be believed"), (bent, "its parts do not add up")],
 )
 def test_what_a_store_lost_or_changed_is_not_recorded_and_stops_the_sink(feed: AnInstallation, lie: Lie, reason: str) -> None:
     outcomes = export_through(feed, lie, DAYS)
