@@ -16,14 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from hypaware_pipeline.cache.day_rows import DayRows
-from hypaware_pipeline.cache.index import DayTotal, FileRows, SourceIndex, index_source
+from hypaware_pipeline.cache.day_rows import PLACE_BITS, DayRows
+from hypaware_pipeline.cache.index import DayTotal, SourceIndex, index_source
 from hypaware_pipeline.cache.layout import SourceLocation
 from hypaware_pipeline.cache.manifests import Bounds, ManifestMemory, pack_bounds
 from hypaware_pipeline.cache.row_hash import Recipe, row_hashes, sequences, tokens
 from hypaware_pipeline.cache.snapshot import DataFile, DeletionRef, SourcePin, SourceVersion, pin_source
 from hypaware_pipeline.datasets import KNOWN_DATASETS
-from hypaware_pipeline.model import DatasetName, SourceName
+from hypaware_pipeline.errors import SourceUnreadable
+from hypaware_pipeline.model import DatasetName, Day, SourceName
 from hypaware_pipeline.row_sets import NO_DAY, UNTIMED, raw_days_of
 from tests.builders import a_cache, a_log, a_message
 
@@ -312,12 +313,12 @@ LOG = {
 }
 
 
-def known_rows(table: Table, columns: dict[str, pa.Array], **options: Any) -> FileRows:
+def known_rows(table: Table, columns: dict[str, pa.Array], **options: Any) -> DayRows:
     name = f"{len(table.files)}.parquet"  # HypAware never writes a name twice
     table.write(name, pa.table(columns), **options)
     index = table.indexed()
     assert not index.lost
-    return index.rows(table.files[name])
+    return index.live_rows(table.files[name], 0, index.totals[f"data/{name}"])
 
 
 def keys_of(table: Table, columns: dict[str, pa.Array], **options: Any) -> list[int]:
@@ -421,7 +422,7 @@ def content(cache: Any, index: Path, dataset: str = "logs", source: str = "unkno
     pin = pin_source(location, ManifestMemory(None))
     found = index_source(pin, Recipe.of(KNOWN_DATASETS[DatasetName(dataset)]), index)
     assert not found.lost
-    rows = DayRows.together([found.live_rows(file, ordinal) for ordinal, file in enumerate(pin.files)])
+    rows = DayRows.together([found.live_rows(file, at, found.totals[file.name]) for at, file in enumerate(pin.files)])
     return sorted(zip(*(each.tolist() for each in (rows.keys, rows.tokens, rows.hashes, rows.sequenced)), strict=True))
 
 
@@ -504,8 +505,9 @@ def test_deleted_rows_are_neither_counted_nor_found(table: Table) -> None:
     table.delete("a.parquet", [1], vector="v1.puffin")
     index = table.indexed()
     assert rows_by_day(index) == {DAY: 1, DAY + 1: 1}
-    positions, days = index.live_days(index.pin.files[0])
-    assert (positions.tolist(), days.tolist()) == ([0, 2], [DAY, DAY + 1])
+    found = index.live_positions(index.pin.files[0], {Day("either"): [DAY + 1, DAY], Day("later"): [DAY + 1]})
+    assert {day: positions.tolist() for day, positions in found.items()} == {"either": [0, 2], "later": [2]}
+    assert index.live_rows(index.pin.files[0], 5, [DAY + 1, DAY]).places.tolist() == [5 << PLACE_BITS, 5 << PLACE_BITS | 2]
 
 
 def test_a_file_whose_rows_are_all_deleted_has_no_day(table: Table) -> None:
@@ -566,6 +568,34 @@ def test_a_damaged_index_file_is_computed_again(table: Table, damage: Any) -> No
     for path in table.index.iterdir():
         path.write_bytes(damage(path.read_bytes()))
     assert table.indexed().by_day() == before
+
+
+@pytest.mark.parametrize("at", [0, 20, 40, 100, -1, -60])
+def test_what_is_kept_of_a_file_is_believed_day_by_day(table: Table, at: int) -> None:
+    """A bit flipped in one day makes no other a wrong one."""
+    table.write("a.parquet", a_table([DAY, DAY + 1, DAY, DAY + 1]))
+    index, file = table.indexed(), table.files["a.parquet"]
+    before = [index.live_rows(file, 0, [day]) for day in (DAY, DAY + 1)]
+    (path,) = (path for path in table.index.iterdir() if path.name != "days")
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    for known, day in zip(before, (DAY, DAY + 1), strict=True):
+        found = index.live_rows(file, 0, [day])
+        assert (found.keys.tolist(), found.places.tolist()) == (known.keys.tolist(), known.places.tolist())
+    assert path.read_bytes() != data
+
+
+def test_one_day_of_a_file_is_found_without_reading_another(table: Table) -> None:
+    table.write("a.parquet", a_table([DAY, DAY + 1]))
+    index, file = table.indexed(), table.files["a.parquet"]
+    table.garbage("a.parquet")
+    (path,) = (path for path in table.index.iterdir() if path.name != "days")
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))  # the last day's
+    assert index.live_rows(file, 0, [DAY]).keys.tolist() == [1]
+    with pytest.raises(SourceUnreadable, match="damaged"):
+        index.live_rows(file, 0, [DAY + 1])
 
 
 def test_without_a_place_to_keep_it_the_index_works_all_the_same(table: Table, tmp_path: Path) -> None:
@@ -706,4 +736,4 @@ def test_a_file_that_comes_back_is_found_again(table: Table) -> None:
     assert table.indexed().lost
     path.write_bytes(content)
     assert rows_by_day(table.indexed()) == {DAY: 1}
-    assert np.array_equal(table.indexed().live_days(table.files["a.parquet"])[1], [DAY])
+    assert table.indexed().live_positions(table.files["a.parquet"], {Day("x"): [DAY]})["x"].tolist() == [0]

@@ -30,7 +30,7 @@ def deleted_positions(deletion: DeletionRef) -> np.ndarray:
         raise _damaged(deletion, str(error)) from None
     if len(positions) != deletion.rows:
         raise _damaged(deletion, f"it deletes {len(positions)} rows, its manifest says {deletion.rows}")
-    return np.fromiter(positions, dtype=np.int64, count=len(positions))
+    return np.frombuffer(positions.to_array(), np.uint64).astype(np.int64) if positions else np.empty(0, np.int64)
 
 
 def _bitmap(deletion: DeletionRef) -> bytes:

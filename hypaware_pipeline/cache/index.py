@@ -2,8 +2,8 @@
 
 Why two levels: of every data file, the identity and the hash of each row are kept in a file of its own; of every data file *under
 its deletion vector*, rows and hash sum per day are kept together in one file per source. An unchanged table is judged from the
-second alone; a purge re-aggregates the files it touched from the first, and who asks which rows a day has looks there; only a new
-data file is read.
+second alone; a purge re-aggregates the files it touched from the first, and who asks which rows a day has finds that day there;
+only a new data file is read.
 
 Why raw days (within tokens) are stored and not the partition they lead to: which days count as undated depends on today's date.
 Folded when asked, a row of the future finds its day when that comes, and nothing stored is wrong.
@@ -18,12 +18,12 @@ as unreadable and every other day goes on. Only a file that neither knows condem
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -36,17 +36,21 @@ from hypaware_pipeline.cache.row_hash import Recipe, row_hashes, sequences, toke
 from hypaware_pipeline.cache.snapshot import DataFile, DayBounds, SourcePin
 from hypaware_pipeline.datasets import resolve_dataset
 from hypaware_pipeline.errors import SourceUnreadable
+from hypaware_pipeline.model import Day
 from hypaware_pipeline.row_sets import NO_DAY, raw_days_of
 
 MANIFESTS_FILE = "manifests"
 _TOTALS_FILE = "days"
 _TOTALS_FORMAT = "days-3"
 _ROWS_FORMAT = "rows-2"
-_KEPT_OF_A_ROW = ("<u8", "<i8", "<u8", "?")
+_KEPT_OF_A_ROW = [np.dtype(kind) for kind in ("<u4", "<u8", "<i8", "<u8", "?")]
 _BATCH_ROWS = 65_536
 _HASH_RANGE = 1 << 64
 # Wider bounds than a century are one absurd timestamp, and say nothing about which days the other rows are of.
 _MAX_BOUND_DAYS = 36_525
+
+_Identities: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Keys, tokens, hashes, and which rows have a sequence number, in the order of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +67,30 @@ class DayTotal:
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """What is known of each row of a data file, deleted ones included: the first four of `DayRows`."""
+    """The rows of one raw day in a data file, deleted ones included: ascending positions, the rest as in `DayRows`."""
 
+    positions: np.ndarray
     keys: np.ndarray
     tokens: np.ndarray
     hashes: np.ndarray
     sequenced: np.ndarray
 
     @classmethod
-    def from_bytes(cls, content: bytes, rows: int) -> Self | None:
-        """Read what `to_bytes` wrote; None when it is of another number of rows."""
-        kinds = [np.dtype(kind) for kind in _KEPT_OF_A_ROW]
-        borders = [0, *accumulate(kind.itemsize * rows for kind in kinds)]
-        if len(content) != borders[-1]:
-            return None
-        return cls(*(np.frombuffer(content, kind, rows, start) for kind, start in zip(kinds, borders, strict=False)))
+    def from_bytes(cls, content: bytes) -> Self:
+        """Read what `to_bytes` wrote."""
+        rows = len(content) // sum(kind.itemsize for kind in _KEPT_OF_A_ROW)
+        borders = accumulate((kind.itemsize * rows for kind in _KEPT_OF_A_ROW), initial=0)
+        return cls(*(np.frombuffer(content, kind, rows, start) for kind, start in zip(_KEPT_OF_A_ROW, borders, strict=False)))
 
     def to_bytes(self) -> bytes:
         """One array after the other."""
-        arrays = (self.keys, self.tokens, self.hashes, self.sequenced)
+        arrays = (self.positions, self.keys, self.tokens, self.hashes, self.sequenced)
         return b"".join(array.astype(kind, copy=False).tobytes() for array, kind in zip(arrays, _KEPT_OF_A_ROW, strict=True))
+
+    def placed(self, ordinal: int, live: np.ndarray) -> DayRows:
+        """The live ones among them, in the pin's file of this number."""
+        places = self.positions.astype(np.int64) | (ordinal << PLACE_BITS)
+        return DayRows(self.keys, self.tokens, self.hashes, self.sequenced, places).where(live[self.positions])
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,40 +127,33 @@ class SourceIndex:
                 sums[day] += total.hash_sum
         return {day: DayTotal(rows[day], sums[day] % _HASH_RANGE) for day in rows}
 
-    def live_days(self, file: DataFile) -> tuple[np.ndarray, np.ndarray]:
-        """0-based positions (int64, ascending) and raw days (int32) of the live rows of a readable data file.
+    def live_positions(self, file: DataFile, wanted: Mapping[Day, Collection[int]]) -> dict[Day, np.ndarray]:
+        """0-based positions (int64, ascending) of live rows in a readable data file, by what their raw days are called.
 
         Raises:
             FileNotFoundError: the data file or its deletion vector is gone.
             SourceUnreadable: it is damaged.
         """
-        totals = self.totals[file.name]
-        if len(totals) == 1 and file.deletion is None:
+        if not wanted:
+            return {}
+        if len(self.totals[file.name]) == 1 and file.deletion is None:
             # One day: every row is of it. A flush of conversations is such a file, and there are thousands.
-            return np.arange(file.rows), np.full(file.rows, next(iter(totals)), dtype=np.int32)
-        positions = np.flatnonzero(_live(file))
-        return positions, raw_days_of(self.rows(file).tokens[positions])
+            return {day: np.arange(file.rows) for day in wanted}
+        live = _live(file)
+        rows = _rows_of(self.pin, file, self._recipe, self._directory, {raw for days in wanted.values() for raw in days})
+        found = {day: np.concatenate([rows[raw].positions for raw in days]).astype(np.int64) for day, days in wanted.items()}
+        return {day: np.sort(positions[live[positions]]) for day, positions in found.items()}
 
-    def live_rows(self, file: DataFile, ordinal: int) -> DayRows:
-        """The live rows of a readable data file, `ordinal` being its place in the pin.
-
-        Raises:
-            FileNotFoundError: the data file or its deletion vector is gone.
-            SourceUnreadable: it is damaged.
-        """
-        rows = self.rows(file)
-        places = np.arange(file.rows, dtype=np.int64) | (ordinal << PLACE_BITS)
-        every = DayRows(rows.keys, rows.tokens, rows.hashes, rows.sequenced, places)
-        return every if file.deletion is None else every.where(_live(file))
-
-    def rows(self, file: DataFile) -> FileRows:
-        """What is known of each row of a data file.
+    def live_rows(self, file: DataFile, ordinal: int, days: Collection[int]) -> DayRows:
+        """The live rows that a readable data file has of some raw days, by position; `ordinal` is its place in the pin.
 
         Raises:
-            FileNotFoundError: the data file is gone.
-            SourceUnreadable: it is damaged.
+            FileNotFoundError, SourceUnreadable: as for `live_positions`.
         """
-        return _rows_of(self.pin, file, self._recipe, self._directory)
+        live = _live(file)
+        by_day = _rows_of(self.pin, file, self._recipe, self._directory, days)
+        rows = DayRows.together([by_day[raw].placed(ordinal, live) for raw in days])
+        return rows if len(days) == 1 else rows.where(np.argsort(rows.places))
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,15 +261,10 @@ def _live(file: DataFile) -> np.ndarray:
     return live
 
 
-def _total(file: DataFile, rows: FileRows) -> dict[int, DayTotal]:
+def _total(file: DataFile, by_day: Mapping[int, FileRows]) -> dict[int, DayTotal]:
     live = _live(file)
-    days, hashes = raw_days_of(rows.tokens[live]), rows.hashes[live]
-    if not len(days):
-        return {}
-    order = np.argsort(days, kind="stable")
-    distinct, starts, counts = np.unique(days[order], return_index=True, return_counts=True)
-    sums = np.add.reduceat(hashes[order], starts)
-    return {int(day): DayTotal(int(count), int(total)) for day, count, total in zip(distinct, counts, sums, strict=True)}
+    kept = {day: rows.hashes[live[rows.positions]] for day, rows in by_day.items()}
+    return {day: DayTotal(len(hashes), int(hashes.sum())) for day, hashes in kept.items() if len(hashes)}
 
 
 def _days_of_lost(
@@ -276,9 +272,9 @@ def _days_of_lost(
 ) -> frozenset[int] | None:
     if entry is not None:
         return frozenset(entry.days)
-    rows = _load_rows(directory, _key(pin, file, recipe), file.rows)
+    rows = _load_rows(directory, _key(pin, file, recipe), None)
     if rows is not None:
-        return frozenset(np.unique(raw_days_of(rows.tokens)).tolist())
+        return frozenset(rows)
     bounds = pin.day_bounds(file, recipe.primary_timestamp) if recipe.primary_timestamp is not None else None
     return _days_between(bounds)
 
@@ -293,18 +289,31 @@ def _days_between(bounds: DayBounds | None) -> frozenset[int] | None:
     return frozenset(range(first, last + 1)) | undated if last - first <= _MAX_BOUND_DAYS else None
 
 
-def _rows_of(pin: SourcePin, file: DataFile, recipe: Recipe, directory: Path | None) -> FileRows:
-    """What is known of a data file's rows, from its index file if there is one."""
+def _rows_of(
+    pin: SourcePin, file: DataFile, recipe: Recipe, directory: Path | None, days: Collection[int] | None = None
+) -> Mapping[int, FileRows]:
+    """The rows of a data file by raw day (None: of all days), from its index file if there is one."""
     key = _key(pin, file, recipe)
-    rows = _load_rows(directory, key, file.rows)
+    rows = _load_rows(directory, key, days)
     if rows is None:
-        rows = _with_content(pin, file, _read_rows(file, recipe))
+        every = _by_day(*_with_content(pin, file, *_read_rows(file, recipe)))
         if directory is not None:
-            index_files.write(directory / key, _ROWS_FORMAT, rows.to_bytes())
+            index_files.write_parts(directory / key, _ROWS_FORMAT, {day: rows.to_bytes() for day, rows in every.items()})
+        rows = {day: rows for day, rows in every.items() if days is None or day in days}
     return rows
 
 
-def _read_rows(file: DataFile, recipe: Recipe) -> FileRows:
+def _by_day(keys: np.ndarray, moments: np.ndarray, hashes: np.ndarray, sequenced: np.ndarray) -> dict[int, FileRows]:
+    days = raw_days_of(moments)
+    order = np.argsort(days, kind="stable")
+    distinct, starts = np.unique(days[order], return_index=True)
+    return {
+        int(day): FileRows(at, keys[at], moments[at], hashes[at], sequenced[at])
+        for day, at in zip(distinct, np.split(order, starts)[1:], strict=True)
+    }
+
+
+def _read_rows(file: DataFile, recipe: Recipe) -> _Identities:
     """Read the few columns the recipe names, a batch at a time. Keys of rows without a sequence number are left open."""
     try:
         with pq.ParquetFile(file.path, pre_buffer=False) as parquet:
@@ -324,29 +333,30 @@ def _read_rows(file: DataFile, recipe: Recipe) -> FileRows:
     keys, sequenced, moments, hashes = (np.concatenate(arrays) for arrays in zip(nothing, *parts, strict=True))
     if len(keys) != file.rows:
         raise _damaged(file, f"it holds {len(keys)} rows, its manifest says {file.rows}")
-    return FileRows(keys, moments, hashes, sequenced)
+    return keys, moments, hashes, sequenced
 
 
-def _with_content(pin: SourcePin, file: DataFile, rows: FileRows) -> FileRows:
+def _with_content(
+    pin: SourcePin, file: DataFile, keys: np.ndarray, moments: np.ndarray, hashes: np.ndarray, sequenced: np.ndarray
+) -> _Identities:
     """The same, rows without a sequence number known by their content."""
-    if rows.sequenced.all():
-        return rows
+    if sequenced.all():
+        return keys, moments, hashes, sequenced
     from hypaware_pipeline.cache.content_hash import content_hashes
 
     # The columns of this source alone: another that comes or goes changes no row.
     dataset = resolve_dataset(pin.location.dataset, pin.columns)
-    content = content_hashes(file.path, dataset, ~rows.sequenced)
-    keys, hashes = (np.where(rows.sequenced, known, content) for known in (rows.keys, rows.hashes))
-    return FileRows(keys, rows.tokens, hashes, rows.sequenced)
+    content = content_hashes(file.path, dataset, ~sequenced)
+    return np.where(sequenced, keys, content), moments, np.where(sequenced, hashes, content), sequenced
 
 
 def _damaged(file: DataFile, what: str) -> SourceUnreadable:
     return SourceUnreadable(f"data file '{file.path}' is damaged: {what}; restore it from a backup")
 
 
-def _load_rows(directory: Path | None, key: str, rows: int) -> FileRows | None:
-    content = index_files.read(directory / key, _ROWS_FORMAT) if directory is not None else None
-    return None if content is None else FileRows.from_bytes(content, rows)
+def _load_rows(directory: Path | None, key: str, days: Collection[int] | None) -> dict[int, FileRows] | None:
+    parts = index_files.read_parts(directory / key, _ROWS_FORMAT, days) if directory is not None else None
+    return None if parts is None else {day: FileRows.from_bytes(part) for day, part in parts.items()}
 
 
 def _load_totals(directory: Path | None) -> dict[str, str]:

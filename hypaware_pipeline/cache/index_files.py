@@ -5,18 +5,23 @@ tick slower, and nothing else.
 
 Why a checksum: a flipped bit in a count would be a wrong fingerprint, and a wrong fingerprint a day that is never exported. What
 does not match its checksum is not there.
+
+Why parts: a compacted data file spans all days, and a day of it is asked for at a time. Each part has a checksum of its own, so
+that one can be believed without reading the others.
 """
 
+import json
 import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from hashlib import blake2b
 from pathlib import Path
 
 _LOG = logging.getLogger(__name__)
 _DIGEST_BYTES = 16
+_SIZE_BYTES = 4
 
 
 def read(path: Path, file_format: str) -> bytes | None:
@@ -33,12 +38,45 @@ def read(path: Path, file_format: str) -> bytes | None:
 
 def write(path: Path, file_format: str, content: bytes) -> None:
     """Put an index file in place in one step. When that fails nothing is there, and the log says why."""
+    _put(path, _head(file_format) + _digest(content) + content)
+
+
+def read_parts(path: Path, file_format: str, wanted: Collection[int] | None = None) -> dict[int, bytes] | None:
+    """Parts of an index file by their numbers, or all; None when there is no such file, or a part that is read is damaged."""
+    head = _head(file_format)
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(head) + _DIGEST_BYTES + _SIZE_BYTES)
+            table = file.read(int.from_bytes(start[-_SIZE_BYTES:], "little"))
+            if not start.startswith(head) or start[len(head) : -_SIZE_BYTES] != _digest(table):
+                return None
+            found = {}
+            for number, size, digest in json.loads(table):
+                if wanted is not None and number not in wanted:
+                    file.seek(size, os.SEEK_CUR)
+                    continue
+                found[number] = file.read(size)
+                if _digest(found[number]).hex() != digest:
+                    return None
+    except OSError:
+        return None
+    return found
+
+
+def write_parts(path: Path, file_format: str, parts: Mapping[int, bytes]) -> None:
+    """Put an index file of numbered parts in place, as `write` does."""
+    table = json.dumps([[number, len(part), _digest(part).hex()] for number, part in parts.items()]).encode()
+    size = len(table).to_bytes(_SIZE_BYTES, "little")
+    _put(path, b"".join([_head(file_format), _digest(table), size, table, *parts.values()]))
+
+
+def _put(path: Path, data: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(_head(file_format) + _digest(content) + content)
+                file.write(data)
             Path(temporary).replace(path)
         except OSError:
             Path(temporary).unlink(missing_ok=True)

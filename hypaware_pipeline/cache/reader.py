@@ -39,7 +39,6 @@ from hypaware_pipeline.cache.snapshot import SourcePin, SourceVersion, pin_sourc
 from hypaware_pipeline.datasets import resolve_dataset
 from hypaware_pipeline.errors import PinLost, SourceUnreadable
 from hypaware_pipeline.model import UNDATED, Dataset, DatasetName, Day, Fingerprint, PartitionSummary, SourceName, date_of, day_of
-from hypaware_pipeline.row_sets import NO_DAY, raw_days_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,20 +70,6 @@ class HomeDays:
     def of(self, raw: int) -> Day:
         """The home day of a raw day."""
         return day_of(dt.date.fromordinal(raw + _EPOCH_ORDINAL)) if self.first <= raw <= self.last else UNDATED
-
-    def are(self, day: Day, raw: np.ndarray) -> np.ndarray:
-        """Which raw days lead to this day."""
-        return np.asarray(self._folded(raw) == (NO_DAY if day == UNDATED else date_of(day).toordinal() - _EPOCH_ORDINAL))
-
-    def split(self, positions: np.ndarray, raw: np.ndarray) -> dict[Day, np.ndarray]:
-        """Row positions by home day, in the order given."""
-        folded = self._folded(raw)
-        order = np.argsort(folded, kind="stable")
-        distinct, starts = np.unique(folded[order], return_index=True)
-        return {self.of(int(day)): part for day, part in zip(distinct, np.split(positions[order], starts[1:]), strict=True)}
-
-    def _folded(self, raw: np.ndarray) -> np.ndarray:
-        return np.where((raw >= self.first) & (raw <= self.last), raw, NO_DAY)
 
 
 class Cache:
@@ -264,13 +249,9 @@ class DatasetPin:
         parts = []
         with self.losses_explained(source):
             for ordinal, file in enumerate(index.pin.files):
-                days = {self._home_days.of(raw) for raw in index.totals.get(file.name, ())}
-                if not days or (day is not None and day not in days):
-                    continue
-                rows = index.live_rows(file, ordinal)
-                if day is not None and len(days) > 1:
-                    rows = rows.where(self._home_days.are(day, raw_days_of(rows.tokens)))
-                parts.append(rows)
+                days = [raw for raw in index.totals.get(file.name, ()) if day is None or self._home_days.of(raw) == day]
+                if days:
+                    parts.append(index.live_rows(file, ordinal, days))
         return DayRows.together(parts)
 
     @contextmanager
@@ -373,15 +354,14 @@ class DatasetPin:
         slices = []
         passed = 0
         for file in index.pin.files:
-            if days.isdisjoint(self._home_days.of(raw) for raw in index.totals.get(file.name, ())):
-                slices.append(FileSlice(file.path, {}))
-                continue
-            rows = self._home_days.split(*index.live_days(file))
-            wanted = {day: positions for day, positions in rows.items() if day in days}
+            by_home: dict[Day, list[int]] = {}
+            for raw in index.totals.get(file.name, ()):
+                by_home.setdefault(self._home_days.of(raw), []).append(raw)
+            wanted = index.live_positions(file, {day: raws for day, raws in by_home.items() if day in days})
             if mask is not None:
-                ((day, positions),) = wanted.items()
-                wanted = {day: positions[mask[passed : passed + len(positions)]]}
-                passed += len(positions)
+                for day, positions in wanted.items():
+                    wanted[day] = positions[mask[passed : passed + len(positions)]]
+                    passed += len(positions)
             slices.append(FileSlice(file.path, wanted))
         return slices
 
