@@ -17,7 +17,7 @@ from hypaware_pipeline.cache import index, reader
 from hypaware_pipeline.cache.day_rows import PLACE_BITS, DayRows
 from hypaware_pipeline.cache.reader import Cache, DatasetPin
 from hypaware_pipeline.errors import CacheMissing, PinLost, SourceUnreadable
-from hypaware_pipeline.model import SEQ_COLUMN, UNDATED, DatasetName, Day, SourceName
+from hypaware_pipeline.model import PLACE_COLUMN, SEQ_COLUMN, UNDATED, DatasetName, Day, SourceName
 from hypaware_pipeline.row_sets import raw_days_of
 from tests.builders import a_cache
 
@@ -345,6 +345,20 @@ def a_pin(root: Path, index_dir: Path, dataset: DatasetName = LOGS) -> DatasetPi
 def identities(pin: DatasetPin, source: SourceName = UNKNOWN) -> set[tuple[int, ...]]:
     rows = pin.table_rows(source)
     return set(zip(*(array.tolist() for array in (rows.keys, rows.tokens, rows.hashes, rows.sequenced)), strict=True))
+
+
+@pytest.mark.parametrize("name", ["basic", "lived"])
+def test_rows_that_are_read_say_which_of_the_rows_of_their_day_they_are(tmp_path: Path, name: str) -> None:
+    copy = Copy(tmp_path, name)
+    pin = copy.pin()
+    for day in pin.partitions():
+        rows = pin.rows_of(day)[UNKNOWN]
+        known = dict(zip(rows.places.tolist(), rows.keys.tolist(), strict=True))
+        with pin.read([day], spill_dir=copy.spill, memory_bytes=MEMORY_BYTES, only={UNKNOWN: rows.places % 2 == 0}) as read:
+            for batch in read.batches(day, UNKNOWN):
+                places, keys = (batch.column(column).to_pylist() for column in (PLACE_COLUMN, SEQ_COLUMN))
+                assert keys == [known[place] for place in places]
+                assert all(place % 2 == 0 for place in places)
 
 
 def chosen(copy: Copy, pin: DatasetPin, day: Day, only: dict[SourceName, np.ndarray]) -> dict[SourceName, list[Any]]:

@@ -90,7 +90,8 @@ class FileRows:
     def placed(self, ordinal: int, live: np.ndarray) -> DayRows:
         """The live ones among them, in the pin's file of this number."""
         places = self.positions.astype(np.int64) | (ordinal << PLACE_BITS)
-        return DayRows(self.keys, self.tokens, self.hashes, self.sequenced, places).where(live[self.positions])
+        rows = DayRows(self.keys, self.tokens, self.hashes, self.sequenced, places)
+        return rows if live.all() else rows.where(live[self.positions])
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +153,11 @@ class SourceIndex:
         """
         live = _live(file)
         by_day = _rows_of(self.pin, file, self._recipe, self._directory, days)
-        rows = DayRows.together([by_day[raw].placed(ordinal, live) for raw in days])
-        return rows if len(days) == 1 else rows.where(np.argsort(rows.places))
+        parts = [by_day[raw].placed(ordinal, live) for raw in days]
+        if len(parts) == 1:
+            return parts[0]
+        rows = DayRows.together(parts)
+        return rows.where(np.argsort(rows.places))
 
 
 @dataclass(frozen=True, slots=True)
