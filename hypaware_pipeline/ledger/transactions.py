@@ -15,7 +15,6 @@ from hypaware_pipeline.errors import LedgerUnreadable, LedgerWriteFailed
 from hypaware_pipeline.ledger.engine import reading, shown, writing
 from hypaware_pipeline.ledger.mends import explain
 from hypaware_pipeline.ledger.schema import timestamp
-from hypaware_pipeline.ledger.text import storable as storable
 
 Clock = Callable[[], dt.datetime]
 """Gives the current moment, aware of its time zone."""
