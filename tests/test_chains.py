@@ -106,6 +106,18 @@ def test_a_snapshot_that_expired_is_followed_by_younger_ones_only(cache: CacheBu
     assert Link.EXPIRED.proven
 
 
+@pytest.mark.parametrize("kept", ["some", "none"])
+def test_what_expired_long_ago_is_told_by_numbers_alone(cache: CacheBuilder, kept: str) -> None:
+    before = seen(cache)
+    for _ in range(4):
+        cache.with_day("2026-06-03")
+    cache.writer.expire_snapshots("logs", "unknown", keep=2)
+    for path in (cache.table_directory() / "metadata").glob("v*.metadata.json"):
+        if int(path.name[1:].split(".")[0]) < (5 if kept == "some" else 8):
+            path.unlink()
+    assert linked(before, cache) is Link.EXPIRED
+
+
 def test_a_snapshot_that_has_only_just_expired_is_still_named_by_the_next(cache: CacheBuilder) -> None:
     before = seen(cache)
     cache.with_day("2026-06-03").with_day("2026-06-03")
@@ -172,7 +184,7 @@ def test_an_older_copy_of_a_table_is_rewound(cache: CacheBuilder, backup: Path) 
     assert not Link.REWOUND.proven
 
 
-@pytest.mark.parametrize("flushes", [1, 2, 3])
+@pytest.mark.parametrize("flushes", [1, 2, 3, 7])
 @pytest.mark.parametrize("expired", [False, True])
 def test_a_table_that_went_another_way_after_a_restore_is_rewound(
     cache: CacheBuilder, backup: Path, flushes: int, expired: bool
@@ -186,6 +198,19 @@ def test_a_table_that_went_another_way_after_a_restore_is_rewound(
     if expired:
         cache.writer.expire_snapshots("logs", "unknown", keep=2)
     assert (a_pin(cache).sequence_number >= before.sequence_number) == (flushes >= 1)
+    assert linked(before, cache) is Link.REWOUND
+
+
+def test_damage_proves_no_expiry(cache: CacheBuilder) -> None:
+    before = seen(cache)
+    for _ in range(4):
+        cache.with_day("2026-06-03")
+    cache.writer.expire_snapshots("logs", "unknown", keep=2)
+    paths = sorted(
+        (cache.table_directory() / "metadata").glob("v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0])
+    )
+    for path in paths[:-1]:
+        path.write_text("{")
     assert linked(before, cache) is Link.REWOUND
 
 

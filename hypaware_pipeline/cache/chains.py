@@ -4,7 +4,8 @@ Why this must be proven: rows that vanished from a source are removed from a sin
 backup, rows are missing that nobody removed; only an unbroken succession of snapshots tells the one from the other.
 
 Why ids and not numbers alone prove it: a restored table that went on for itself reaches the sequence numbers of the one it was
-before. Numbers decide only where the snapshot that was remembered has expired, and everything that is left is younger.
+before. Where the snapshot that was remembered has expired and everything that is left is younger, an older metadata file tells
+which one had its number; only where that is gone too, the numbers must do.
 
 Why a compacted table is believed to come from the one its cursor names: it has an id of its own, and holds no snapshot of the one
 before it. As long as that is still there it must agree; a reset cache begins anew under the same directory names.
@@ -13,9 +14,10 @@ before it. As long as that is still there it must agree; a reset cache begins an
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Self
 
-from hypaware_pipeline.cache.snapshot import SourcePin, TableHistory, table_history
+from hypaware_pipeline.cache.snapshot import SourcePin, TableHistory, snapshot_then, table_history
 from hypaware_pipeline.errors import SourceUnreadable
 
 
@@ -80,22 +82,23 @@ _SENTENCES = {
 def link(remembered: Remembered | None, pin: SourcePin) -> Link:
     """How a pinned source comes from what was remembered of it.
 
-    Reads the metadata of the table directory it was compacted from, if that is still there.
+    Reads metadata beside the newest only where that does not tell: of the table directory it was compacted from, if that is still
+    there, and older ones of the live table.
     """
     if remembered is None or (not remembered.table_uuid and pin.table_uuid):
         return Link.FIRST
     if pin.table_uuid == remembered.table_uuid:
-        return _within(remembered, pin.history)
+        return _within(remembered, pin.history, pin.table_dir)
     return Link.COMPACTED if _was_compacted(remembered, pin) else Link.REPLACED
 
 
-def _within(remembered: Remembered, now: TableHistory) -> Link:
-    """How a table comes from an earlier state of itself."""
+def _within(remembered: Remembered, now: TableHistory, table_dir: Path) -> Link:
+    """How the table in a directory comes from an earlier state of itself."""
     if now.snapshot_id == remembered.snapshot_id:
         return Link.SAME
     if remembered.snapshot_id is None or remembered.snapshot_id in _ancestors(now):
         return Link.GROWN
-    return Link.EXPIRED if _has_expired(remembered, now) else Link.REWOUND
+    return Link.EXPIRED if _has_expired(remembered, now, table_dir) else Link.REWOUND
 
 
 def _ancestors(table: TableHistory) -> Iterator[int]:
@@ -107,22 +110,24 @@ def _ancestors(table: TableHistory) -> Iterator[int]:
         at = parents.pop(at, None)
 
 
-def _has_expired(remembered: Remembered, now: TableHistory) -> bool:
-    """Whether the remembered snapshot can be one that the table has forgotten."""
-    if now.snapshot_id is None:
+def _has_expired(remembered: Remembered, now: TableHistory, table_dir: Path) -> bool:
+    """Whether the remembered snapshot is one that the table has forgotten."""
+    oldest = min((snapshot.sequence_number for snapshot in now.snapshots), default=0)
+    if now.snapshot_id is None or oldest <= remembered.sequence_number:
         return False
-    oldest = min(now.snapshots, key=lambda snapshot: snapshot.sequence_number)
-    if oldest.sequence_number == remembered.sequence_number + 1:
-        # The remembered snapshot would be its parent, and so among the ancestors.
-        return oldest.parent_id is None
-    return oldest.sequence_number > remembered.sequence_number
+    try:
+        then = snapshot_then(table_dir, remembered.sequence_number)
+    except SourceUnreadable:
+        return False
+    return then is None or then == remembered.snapshot_id
 
 
 def _was_compacted(remembered: Remembered, pin: SourcePin) -> bool:
     if pin.previous_table != remembered.table_dir or not pin.table_uuid:
         return False
+    table_dir = pin.location.directory / remembered.table_dir
     try:
-        before = table_history(pin.location.directory / remembered.table_dir)
+        before = table_history(table_dir)
     except SourceUnreadable:
         return False
-    return before is None or (before.uuid == remembered.table_uuid and _within(remembered, before).proven)
+    return before is None or (before.uuid == remembered.table_uuid and _within(remembered, before, table_dir).proven)

@@ -15,6 +15,7 @@ import datetime as dt
 import json
 import re
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -265,9 +266,25 @@ def table_history(table_dir: Path) -> TableHistory | None:
         SourceUnreadable: the metadata is missing in part or damaged.
     """
     newest = _newest_metadata(table_dir)
-    if newest is None:
-        return None
-    path = table_dir / "metadata" / newest
+    return None if newest is None else _history_in(table_dir, newest)
+
+
+def snapshot_then(table_dir: Path, sequence_number: int) -> int | None:
+    """Which snapshot a table had at a sequence number, by its older metadata files; None where they do not tell.
+
+    HypAware deletes none of them while the table is live, also when it expires what they speak of.
+
+    Raises:
+        SourceUnreadable: one of them is damaged.
+    """
+    versions = [name for _, name in sorted(_versions(table_dir).items())]
+    at = bisect_left(versions, sequence_number, key=lambda name: _history_in(table_dir, name).sequence_number)
+    then = _history_in(table_dir, versions[at]) if at < len(versions) else None
+    return then.snapshot_id if then is not None and then.sequence_number == sequence_number else None
+
+
+def _history_in(table_dir: Path, metadata_name: str) -> TableHistory:
+    path = table_dir / "metadata" / metadata_name
     metadata = _read_metadata(path)
     with _damage_named(path):
         return _history(metadata)
@@ -289,13 +306,7 @@ def _version_of(cursor: Cursor) -> SourceVersion:
 
 def _newest_metadata(table_dir: Path) -> str | None:
     hinted = _hinted_version(table_dir)
-    try:
-        names = [entry.name for entry in (table_dir / "metadata").iterdir()]
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise SourceUnreadable(f"'{table_dir}/metadata' cannot be listed ({error.strerror}); check its permissions") from None
-    versions = {int(match[1]): name for name in names if (match := _METADATA_NAME.fullmatch(name))}
+    versions = _versions(table_dir)
     newest = max(versions, default=0)
     if 0 < newest < hinted:
         raise SourceUnreadable(
@@ -303,6 +314,17 @@ def _newest_metadata(table_dir: Path) -> str | None:
             "No older metadata is read in its place"
         )
     return versions[newest] if newest else None
+
+
+def _versions(table_dir: Path) -> dict[int, str]:
+    """The metadata files of a table by version."""
+    try:
+        names = [entry.name for entry in (table_dir / "metadata").iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise SourceUnreadable(f"'{table_dir}/metadata' cannot be listed ({error.strerror}); check its permissions") from None
+    return {int(match[1]): name for name in names if (match := _METADATA_NAME.fullmatch(name))}
 
 
 def _hinted_version(table_dir: Path) -> int:
