@@ -46,6 +46,7 @@ class Machine(RuleBasedStateMachine):
             if sys.exception() is None:
                 self.world.rest()
         finally:
+            self.world.close()
             shutil.rmtree(self._directory)
 
     # --- writing ------------------------------------------------------------------------------------------------------------
@@ -93,8 +94,11 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self._places(MESSAGES, rows=True))
     @rule(place=_pick, row=_pick)
     def settle(self, place: int, row: int) -> None:
+        """A message gets another identity; one without a number would be another message then."""
         chosen = self._place(place, MESSAGES, rows=True)
-        self.world.settle(chosen, self._marks(chosen, row, 1)[0])
+        (mark,) = self._marks(chosen, row, 1)
+        if mark in self.world.numbered:
+            self.world.settle(chosen, mark)
 
     @precondition(lambda self: self._places(rows=True))
     @rule(place=_pick, row=_pick, count=st.integers(1, 2), exporting=st.booleans())

@@ -18,8 +18,12 @@ import pyarrow.compute as pc
 from hypaware_pipeline.demo import mishaps
 from hypaware_pipeline.demo.generate import SimulatedClock
 from hypaware_pipeline.demo.writer import CacheWriter
+from hypaware_pipeline.export.driver import Exporter
+from hypaware_pipeline.export.installation import Installation, build_sink
+from hypaware_pipeline.export.survey import survey
+from hypaware_pipeline.model import DatasetName, Day, SinkName
 from tests.builders import a_log, a_message
-from tests.installations import JSONL, AnInstallation
+from tests.installations import JSONL, write_config
 from tests.model import inspection
 from tests.model.account import Account, Mark, Place, dataset_of
 
@@ -46,6 +50,7 @@ class World:
         self.account = Account()
         self.clock = SimulatedClock(START)
         self.migrated: set[Place] = set()
+        self.numbered: set[Mark] = set()
         self._directory = directory
         self._randomness = random.Random(1)
         self._numbers = itertools.count()
@@ -57,6 +62,11 @@ class World:
         self._backup: tuple[Path, Mapping[Place, Counter[Mark]]] | None = None
         self._still = False
         self._live_in(next(self._homes))
+        self._ledger = self._installation.open_ledger()
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self._ledger.close()
 
     # --- writing ------------------------------------------------------------------------------------------------------------
 
@@ -68,7 +78,9 @@ class World:
         """One flush."""
         dataset, source = place
         self.writers[writer].append(dataset, source, rows, with_sequence=source != OLD, sequence=sequence)
-        self.account.add(place, [row[MARKED[dataset]] for row in rows])
+        marks = [row[MARKED[dataset]] for row in rows]
+        self.account.add(place, marks)
+        self.numbered |= {mark for mark, number in zip(marks, sequence or [1] * len(marks), strict=True) if number is not None}
         self._still = False
 
     def purge(self, place: Place, marks: Sequence[Mark], between: Step | None = None) -> None:
@@ -142,7 +154,7 @@ class World:
     def reset(self) -> None:
         """The cache is wiped and begun anew."""
         mishaps.wipe(self.root)
-        (self.root / "datasets").mkdir()
+        self._ensure_there()
         self._replace({})
 
     def back_up(self) -> None:
@@ -164,10 +176,11 @@ class World:
         if cut_off is not None:
             files = sum(entry.is_file() for entry in path.rglob("*"))
             mishaps.restore(self.root, path, files=round(files * cut_off))
-            (self.root / "datasets").mkdir(exist_ok=True)
+            self._ensure_there()
             if between:
                 between()
         mishaps.restore(self.root, path)
+        self._ensure_there()
         self._replace(live)
 
     def relocate(self) -> None:
@@ -186,8 +199,10 @@ class World:
 
     def due(self, sink: str, dataset: str, *, every: bool = False) -> list[str]:
         """The days that are due."""
-        self._installation.now = self.clock.moment
-        due = [entry.day for entry in self._installation.plan(sink=sink, dataset=dataset, every=every) if entry.due]
+        config = self._installation.config.sinks[SinkName(sink)]
+        (plan,) = survey(self._installation, self._ledger, sinks=[config], datasets=[DatasetName(dataset)], every=every)
+        assert plan.error is None, plan.error
+        due = [entry.day for entry in plan.days if entry.due]
         self.account.look(dataset)
         assert every or not (self._still and due), f"{due} of {dataset} are due at {sink}, though only files were rewritten"
         return due
@@ -196,8 +211,8 @@ class World:
         """Export these days, in this order."""
         if not days:
             return
-        self._installation.now = self.clock.moment
-        outcomes = self._installation.export(list(days), sink=sink, dataset=dataset)
+        exporter = Exporter(build_sink(self._installation.config.sinks[SinkName(sink)], {}), self._ledger, self._now)
+        outcomes = list(exporter.export(self._installation.slice(DatasetName(dataset), [Day(day) for day in days])))
         assert not (failed := [outcome for outcome in outcomes if outcome.status == "failed"]), failed
         self._look_at(sink)
 
@@ -219,7 +234,7 @@ class World:
         found = inspection.rows_in_cache(self.root, MARKED)
         assert found == {place: marks for place, marks in self.account.live.items() if marks}, "the account is wrong"
         for sink in SINKS:
-            inspection.verify(self._installation.out(sink), sink, SINKS[sink])
+            inspection.verify(self._out(sink), sink, SINKS[sink])
             held = self._look_at(sink)
             for dataset in SINKS[sink]:
                 assert not (wrong := self.account.wrong(dataset, held)), f"{sink}: {wrong}"
@@ -229,11 +244,21 @@ class World:
 
     def _live_in(self, root: Path) -> None:
         self.root = root
-        root.mkdir(exist_ok=True)
-        (root / "datasets").mkdir(exist_ok=True)
+        self._ensure_there()
         sinks = {sink: {**JSONL, "config": {"dir": f"out/{sink}", "datasets": list(sets)}} for sink, sets in SINKS.items()}
-        self._installation = AnInstallation(self._directory / "home", root, sinks=sinks)
+        path = write_config(self._directory / "home", root, sinks=sinks)
+        self._installation = Installation.load(path, {"HOME": str(path.parent)}, clock=self._now)
         self._restart()
+
+    def _now(self) -> dt.datetime:
+        return self.clock.moment
+
+    def _out(self, sink: str) -> Path:
+        return self._directory / "home" / "out" / sink
+
+    def _ensure_there(self) -> None:
+        """A cache without any row is one all the same."""
+        (self.root / "datasets").mkdir(parents=True, exist_ok=True)
 
     def _restart(self) -> None:
         """HypAware's processes end, and others begin."""
@@ -259,7 +284,7 @@ class World:
 
     def _look_at(self, sink: str) -> Counter[Mark]:
         """What a sink holds now. What it held before is still there."""
-        held = inspection.rows_at(self._installation.out(sink), MARKED)
+        held = inspection.rows_at(self._out(sink), MARKED)
         assert not (lost := self.account.lost(held, self._seen[sink])), f"{sink} had {sorted(lost)}, and has them no more"
         self._seen[sink] = set(held)
         return held
@@ -267,7 +292,7 @@ class World:
     def _verify_identities(self) -> None:
         """A settled message has its new identity at the sink, too, unless its day may not be touched."""
         cutoff = self._cutoffs.get(MESSAGES, START - dt.timedelta(days=365))
-        held = inspection.values_at(self._installation.out("feed"), MESSAGES, MARKED[MESSAGES], "part_id")
+        held = inspection.values_at(self._out("feed"), MESSAGES, MARKED[MESSAGES], "part_id")
         for mark, identity in self._identities.items():
             moment = self._moments[mark]
             if MESSAGES not in self.account.broken and self.account.copies(mark) and moment and _midnight(moment) >= cutoff:
