@@ -24,7 +24,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 # Bottom up. A room imports itself and the rows above its own in this list; rooms of one row do not know each other.
 LAYERS = [
     {"model", "errors"},
-    {"datasets", "arrow_types"},
+    {"datasets", "arrow_types", "row_sets"},
     {"config"},
     {"cache"},
     {"state", "demo"},

@@ -108,6 +108,10 @@ class IfMatch:
 
 Condition = IfAbsent | IfMatch
 
+Fence = Callable[[], None]
+"""Asked when nothing but the last step of a write is left to do; raises when the writer may not write any more, and then the
+write leaves everything as it was. A store that can keeps all others from writing between the question and that step."""
+
 
 @dataclass(frozen=True, slots=True)
 class BlobInfo:
@@ -140,11 +144,13 @@ class BlobStore(Protocol):
         write: Callable[[Writable], T],
         *,
         condition: Condition | None = None,
+        fence: Fence | None = None,
         content_type: str = "application/octet-stream",
     ) -> T:
         """Write one object atomically and durably; returns what `write` returned.
 
-        Readers see the old object or the new one, never a part. If `write` raises, the old object stays, nothing else does.
+        Readers see the old object or the new one, never a part. If `write` or `fence` raises, the old object stays, nothing else
+        does.
 
         Raises:
             PreconditionFailed: `condition` did not hold.
@@ -160,8 +166,8 @@ class BlobStore(Protocol):
         """Objects under the directory `prefix`, sorted by key (`a/b` never yields `a/b2/…`); unfinished ones never."""
         ...
 
-    def delete(self, key: str) -> None:
-        """Remove an object; removing none is no error."""
+    def delete(self, key: str, *, fence: Fence | None = None) -> None:
+        """Remove an object; removing none is no error. If `fence` raises, the object stays."""
         ...
 
     def uri(self, key: str) -> str:
@@ -186,6 +192,7 @@ class SinkWriter(Protocol):
         columns: Sequence[Column],
         batches: "Iterable[pa.RecordBatch]",
         confirm: Callable[[Encoded], None],
+        fence: Fence,
     ) -> tuple[StoredObject | None, Sequence[RefusedRow]]:
         """Write one object, replacing an older one atomically.
 
@@ -194,13 +201,14 @@ class SinkWriter(Protocol):
             columns: What the object holds, in order.
             batches: The rows, in order.
             confirm: Called after the last row and before the object becomes visible; raises to leave the old object in place.
+            fence: Handed to the store.
 
         Returns:
             The object, or None when no row could be encoded, and the refused rows.
         """
         ...
 
-    def write_receipt(self, receipt: Receipt) -> None:
+    def write_receipt(self, receipt: Receipt, *, fence: Fence) -> None:
         """Put the receipt beside the objects it speaks of: the last object written."""
         ...
 
@@ -208,7 +216,7 @@ class SinkWriter(Protocol):
         """The receipt that lies at the destination, or None. Something else under its name is `SinkHalted`."""
         ...
 
-    def remove(self, keys: Iterable[str]) -> None:
+    def remove(self, keys: Iterable[str], *, fence: Fence) -> None:
         """Remove objects that a newer receipt no longer names."""
         ...
 

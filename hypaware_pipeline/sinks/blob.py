@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hypaware_pipeline.model import Column, DatasetName, Day, Part, Receipt, SinkName, StoredObject
-from hypaware_pipeline.plugins.contracts import BlobStore, Encoded, Encoder, RefusedRow, Writable
+from hypaware_pipeline.plugins.contracts import BlobStore, Encoded, Encoder, Fence, RefusedRow, Writable
 from hypaware_pipeline.sinks.naming import object_key, receipt_key
 from hypaware_pipeline.sinks.receipts import read_receipt
 
@@ -67,6 +67,7 @@ class BlobSink:
         columns: Sequence[Column],
         batches: "Iterable[pa.RecordBatch]",
         confirm: Callable[[Encoded], None],
+        fence: Fence,
     ) -> tuple[StoredObject | None, Sequence[RefusedRow]]:
         """See `SinkWriter.write_object`."""
         refused: Sequence[RefusedRow] = ()
@@ -82,21 +83,21 @@ class BlobSink:
             return StoredObject(key, encoded.rows, writer.bytes, writer.sha256())
 
         try:
-            return self.store.put(key, write, content_type=self.encoder.spec.content_type), refused
+            return self.store.put(key, write, fence=fence, content_type=self.encoder.spec.content_type), refused
         except _NothingToWrite:
             return None, refused
 
-    def write_receipt(self, receipt: Receipt) -> None:
+    def write_receipt(self, receipt: Receipt, *, fence: Fence) -> None:
         """See `SinkWriter.write_receipt`."""
         body = (json.dumps(receipt.to_json(), ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode()
         key = receipt_key(self.prefix, receipt.dataset, receipt.day, self.name)
-        self.store.put(key, lambda out: out.write(body), content_type="application/json")
+        self.store.put(key, lambda out: out.write(body), fence=fence, content_type="application/json")
 
     def read_receipt(self, dataset: DatasetName, day: Day) -> Receipt | None:
         """See `SinkWriter.read_receipt`."""
         return read_receipt(self.store, self.prefix, receipt_key(self.prefix, dataset, day, self.name))
 
-    def remove(self, keys: Iterable[str]) -> None:
+    def remove(self, keys: Iterable[str], *, fence: Fence) -> None:
         """See `SinkWriter.remove`."""
         for key in keys:
-            self.store.delete(key)
+            self.store.delete(key, fence=fence)

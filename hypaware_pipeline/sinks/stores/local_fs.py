@@ -7,9 +7,12 @@ directory once it is a day old.
 
 Why does every rename and removal hold an exclusive `flock` on `.lock` in the root? A condition (`IfMatch`) is worth nothing
 when another process may rename between the check and our own rename. The lock is held for that moment only, never while
-bytes are written, and it is the place where a fencing token is to be checked. `IfAbsent` additionally uses a hard link,
-which cannot overwrite even what a program that knows nothing of our lock has put there; disks without hard links fall back
-on the lock.
+bytes are written. `IfAbsent` additionally uses a hard link, which cannot overwrite even what a program that knows nothing of
+our lock has put there; disks without hard links fall back on the lock.
+
+Why is the fence asked under that lock? A process stopped between its check and its rename would overwrite, hours later, what
+others have put there since. Under the lock it keeps them waiting instead, and what they put comes after. They do not wait for
+ever: a holder that is stopped has to be continued or killed by somebody, and that somebody is told.
 
 What is an etag here? Inode, modification time and size. The time is set by us with nanoseconds: the kernel's own moves in
 steps of milliseconds, in which an inode can be freed and given to the next object of the same size.
@@ -31,7 +34,7 @@ from typing import BinaryIO, TypeVar
 from urllib.parse import quote
 
 from hypaware_pipeline.errors import PreconditionFailed, SinkHalted, SinkRetryable
-from hypaware_pipeline.plugins.contracts import Blob, BlobInfo, Condition, IfAbsent, IfMatch, Writable
+from hypaware_pipeline.plugins.contracts import Blob, BlobInfo, Condition, Fence, IfAbsent, IfMatch, Writable
 from hypaware_pipeline.sinks.naming import check_key
 
 T = TypeVar("T")
@@ -39,6 +42,10 @@ T = TypeVar("T")
 STALE_TEMPORARY_SECONDS = 24 * 3600
 """No export of one day of one source takes this long: a temporary file older than this has no writer any more."""
 
+LOCK_WAIT_SECONDS = 30.0
+"""How long to wait for the destination's lock, which others hold for a rename."""
+
+_LOCK_PAUSE_SECONDS = 0.005
 _TEMPORARY_PREFIX = ".tmp-"
 _LOCK_NAME = ".lock"
 _NOTHING_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -63,9 +70,12 @@ class LocalFsStore:
     since the epoch; it dates objects and decides which temporary files are stale.
     """
 
-    def __init__(self, root: Path, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self, root: Path, *, clock_ns: Callable[[], int] = time.time_ns, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         self._root = root.absolute()
         self._clock_ns = clock_ns
+        self._sleep = sleep
 
     def put(
         self,
@@ -73,6 +83,7 @@ class LocalFsStore:
         write: Callable[[Writable], T],
         *,
         condition: Condition | None = None,
+        fence: Fence | None = None,
         content_type: str = "application/octet-stream",  # noqa: ARG002 - files have no media type
     ) -> T:
         """Write one object atomically and durably; see `BlobStore.put`."""
@@ -84,7 +95,7 @@ class LocalFsStore:
         try:
             result = self._write_temporary(temporary, target, write)
             with _answering(target):
-                with self._committing():
+                with self._committing(fence):
                     _commit(temporary, target, key, condition)
                 _sync_directory(target.parent)
         except BaseException:
@@ -112,13 +123,13 @@ class LocalFsStore:
         self._refuse_outside(start, prefix)
         yield from self._walk(start, f"{prefix}/" if prefix else "")
 
-    def delete(self, key: str) -> None:
-        """Remove an object; removing none is no error."""
+    def delete(self, key: str, *, fence: Fence | None = None) -> None:
+        """Remove an object; removing none is no error. See `BlobStore.delete`."""
         path = self._path(key)
         with _answering(path):
             if not os.path.lexists(path):
                 return
-            with self._committing(), contextlib.suppress(*_NOTHING_THERE):
+            with self._committing(fence), contextlib.suppress(*_NOTHING_THERE):
                 path.unlink()
             _sync_directory(path.parent)
 
@@ -174,14 +185,36 @@ class LocalFsStore:
         return result
 
     @contextlib.contextmanager
-    def _committing(self) -> Iterator[None]:
-        """Hold the destination's lock: nobody else renames or removes an object meanwhile."""
-        descriptor = os.open(self._root / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    def _committing(self, fence: Fence | None) -> Iterator[None]:
+        """Hold the destination's lock: nobody else renames or removes an object meanwhile. Behind the fence, if there is one.
+
+        Raises:
+            SinkRetryable: somebody held the lock for all the time that is waited for it.
+        """
+        lock = self._root / _LOCK_NAME
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self._wait_for(descriptor, lock)
+            if fence is not None:
+                fence()
             yield
         finally:
             os.close(descriptor)
+
+    def _wait_for(self, descriptor: int, lock: Path) -> None:
+        deadline = time.monotonic() + LOCK_WAIT_SECONDS
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise SinkRetryable(
+                        f"'{lock}' was locked by another process for {LOCK_WAIT_SECONDS:.0f} s, which is held for a moment only; "
+                        "find the process (`fuser` names it), and continue or end it if it is stopped"
+                    ) from None
+                self._sleep(_LOCK_PAUSE_SECONDS)
+            else:
+                return
 
     def _walk(self, directory: Path, prefix: str) -> Iterator[BlobInfo]:
         for name, is_directory in _visible_entries(directory):
