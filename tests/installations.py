@@ -10,6 +10,7 @@ from typing import Any
 
 from hypaware_pipeline.export.driver import Exporter
 from hypaware_pipeline.export.installation import Installation, build_sink
+from hypaware_pipeline.export.leases import LeaseTerms
 from hypaware_pipeline.export.plan import PlannedDay
 from hypaware_pipeline.export.survey import survey
 from hypaware_pipeline.ledger import LEDGER_URL_VARIABLE
@@ -67,8 +68,13 @@ class AnInstallation:
         wanted = [Day(day) for day in (self.due(sink=sink, dataset=dataset) if days is None else days)]
         blob_sink = build_sink(self.installation.config.sinks[SinkName(sink)], self.env)
         with self.installation.open_ledger() as ledger:
-            exporter = Exporter(blob_sink, ledger, clock or self.installation.clock)
+            exporter = Exporter(blob_sink, ledger, clock or self.installation.clock, LeaseTerms("a test", wait_seconds=0))
             return list(exporter.export(self.installation.slice(DatasetName(dataset), wanted)))
+
+    def let_leases_expire(self) -> None:
+        """As if every process that holds one had been stopped for hours."""
+        with self.installation.open_ledger() as ledger, ledger.leases._in.writing() as connection:
+            connection.exec_driver_sql("UPDATE leases SET renewed_at = '2001-01-01T00:00:00.000Z'")
 
     def out(self, sink: str = "feed") -> Path:
         """Where a sink's objects lie."""

@@ -160,6 +160,8 @@ def test_a_day_that_lost_rows_waits_until_the_removal_has_settled_and_is_not_for
     installation.export()
     cache.writer.delete("logs", "unknown", pc.field("serviceName") == "purged")
     installation.now = cache.clock() + dt.timedelta(minutes=1)
+    assert asked(installation, instance) == [("2026-06-05", "2026-06-05", ["logs"])]
+    assert [outcome.status for outcome in installation.export()] == ["kept"]
     assert "1 days wait until a removal of rows has settled" in skipped(installation, instance)
     installation.now += dt.timedelta(minutes=20)
     assert asked(installation, instance) == [("2026-06-05", "2026-06-05", ["logs"])]

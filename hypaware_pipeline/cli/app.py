@@ -18,6 +18,8 @@ from hypaware_pipeline.errors import BadRequest, CacheMissing, ConfigErrors, Pip
 
 EXIT_SOME_NOT = 1
 EXIT_BAD_INPUT = 2
+EXPORT_WAITS_SECONDS = 60.0
+"""Longer than a process that died keeps its lease."""
 
 app = typer.Typer(
     name="hypaware-pipeline",
@@ -101,6 +103,9 @@ def export(
     last: LastOption = None,
     every: Annotated[bool, typer.Option("--all", help="Every day the cache holds, changed or not.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is due and export nothing.")] = False,
+    wait: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for another process that writes the same dataset.")
+    ] = EXPORT_WAITS_SECONDS,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per (sink, dataset, day), a line each.")] = False,
 ) -> None:
     """Export what is due now, through Dagster, recorded in its instance."""
@@ -108,7 +113,7 @@ def export(
     from hypaware_pipeline.cli.export import export_command
 
     selection = Selection.parse(sinks or [], dataset=dataset, first=first, last=last, every=every)
-    raise typer.Exit(export_command(config, selection, env=os.environ, dry_run=dry_run, as_json=as_json))
+    raise typer.Exit(export_command(config, selection, env=os.environ, dry_run=dry_run, as_json=as_json, wait_seconds=wait))
 
 
 @app.command()

@@ -12,6 +12,7 @@ from hypaware_pipeline.cli.reporting import Report
 from hypaware_pipeline.config import find_config_path
 from hypaware_pipeline.errors import RunStorageFailed
 from hypaware_pipeline.export.installation import Installation, build_sink
+from hypaware_pipeline.export.leases import RUN_WAITS_SECONDS
 from hypaware_pipeline.export.plan import PlannedDay
 from hypaware_pipeline.model import DatasetName, Day, DayOutcome, SinkName
 from hypaware_pipeline.sinks.configured import ConfiguredSink
@@ -19,7 +20,13 @@ from hypaware_pipeline.state import checkout_root, dagster_home
 
 
 def export_command(
-    config: Path | None, selection: Selection, *, env: Mapping[str, str], dry_run: bool = False, as_json: bool = False
+    config: Path | None,
+    selection: Selection,
+    *,
+    env: Mapping[str, str],
+    dry_run: bool = False,
+    as_json: bool = False,
+    wait_seconds: float,
 ) -> int:
     """Export what is due and was asked for; returns the exit code.
 
@@ -30,13 +37,22 @@ def export_command(
     report = Report(as_json=as_json)
     with redirect_stdout(sys.stderr):  # the answer is the report's alone, whatever a plugin prints
         installation = Installation.load(find_config_path(config, env), env)
-        return export_due(installation, selection, report, env=env, dry_run=dry_run)
+        return export_due(installation, selection, report, env=env, dry_run=dry_run, wait_seconds=wait_seconds)
 
 
 def export_due(
-    installation: Installation, selection: Selection, report: Report, *, env: Mapping[str, str], dry_run: bool = False
+    installation: Installation,
+    selection: Selection,
+    report: Report,
+    *,
+    env: Mapping[str, str],
+    dry_run: bool = False,
+    wait_seconds: float = RUN_WAITS_SECONDS,
 ) -> int:
-    """Export what is due of an installation; returns the exit code. Raises as `export_command` does."""
+    """Export what is due of an installation; returns the exit code. Raises as `export_command` does.
+
+    A day that another process is writing is waited for, for so many seconds.
+    """
     agenda = agenda_of(installation, selection)
     report.beforehand(agenda)
     if dry_run:
@@ -44,14 +60,16 @@ def export_due(
         return report.exit_code
     if agenda.due:
         try:
-            _run(installation, agenda.due, report, env=env)
+            _run(installation, agenda.due, report, env=env, wait_seconds=wait_seconds)
         except RunStorageFailed as error:
             report.runs_broke(str(error))
     report.finish()
     return report.exit_code
 
 
-def _run(installation: Installation, due: Sequence[PlannedDay], report: Report, *, env: Mapping[str, str]) -> None:
+def _run(
+    installation: Installation, due: Sequence[PlannedDay], report: Report, *, env: Mapping[str, str], wait_seconds: float
+) -> None:
     # Dagster, 2 s; a dry run, or a cron job with nothing to do, does without.
     from hypaware_pipeline.orchestration.instance import opened_instance
     from hypaware_pipeline.orchestration.runner import Request, run_requests
@@ -74,7 +92,8 @@ def _run(installation: Installation, due: Sequence[PlannedDay], report: Report, 
             bar.advance(bar.task_ids[0])
 
         requests = [Request(sink, dataset, wanted) for (sink, dataset), wanted in days.items()]
-        for run in run_requests(installation, requests, instance=instance, observer=observe):
+        runs = run_requests(installation, requests, instance=instance, observer=observe, lease_wait_seconds=wait_seconds)
+        for run in runs:
             if run.error is not None:
                 for day in run.days:
                     report.day_failed(run.request.sink, run.request.dataset, day, run.error)

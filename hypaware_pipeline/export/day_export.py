@@ -15,6 +15,11 @@ recorded; what the sink has of the broken one stays, and the day counts as not e
 Why the ledger is asked once more before an object becomes visible: two exports of a day may run at once. The one that was
 overtaken leaves the object of the other in place, pins again and judges the day by what stands now.
 
+Why the lease is asked for before every write: see `leases`.
+
+Why the cache is looked at again for a day that another export recorded meanwhile: its copy may be of a later state, and what this
+one does not know of would seem to have vanished.
+
 Why a receipt is read again before it is recorded: the ledger's word stops a day from being exported again, so it is given only
 for what the destination has been seen to have.
 """
@@ -31,7 +36,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from hypaware_pipeline.errors import BalanceBroken, CursorSuperseded, SinkHalted, SourceUnreadable
+from hypaware_pipeline.errors import BalanceBroken, CursorSuperseded, PinLost, SinkHalted, SourceUnreadable
+from hypaware_pipeline.export.leases import HeldLease
 from hypaware_pipeline.export.parking import Parked, RowSieve, find_refused, place_sum
 from hypaware_pipeline.export.reconcile import DayWork, Write, content_of, reconcile
 from hypaware_pipeline.export.situations import Situations
@@ -77,13 +83,17 @@ class Opened:
     """A pin, opened for the days of one attempt, and the right to write them.
 
     Attributes:
-        between: Called between batches and before every write; raises to end the export.
+        revision: Of what the sink has of the dataset, as it was before the pin was made.
+        lease: Held while a day is exported.
+        between: Called between batches; raises to end the export.
     """
 
     followed: "Followed"
+    revision: int
     reader: "PinReader"
     spill_dir: Path
     claim: DatasetClaim
+    lease: HeldLease
     between: Callable[[], None]
     _read: set[tuple[Day, SourceName]] = field(default_factory=set)
 
@@ -91,6 +101,15 @@ class Opened:
     def pin(self) -> "DatasetPin":
         """The pin."""
         return self.followed.pin
+
+    def ensure_may_write(self) -> None:
+        """To be called before every write.
+
+        Raises:
+            ExportEnded, LeaseLost: nothing more may be written.
+        """
+        self.between()
+        self.lease.ensure_held()
 
     @contextmanager
     def rows(self, day: Day, write: Write) -> "Iterator[Iterator[pa.RecordBatch]]":
@@ -138,6 +157,7 @@ class DayExport:
         self.opened.claim.check()
         summary = self.opened.pin.summary(day)
         recorded = self.ledger.recorded(self.sink.name, summary.dataset, day)
+        self._ensure_newer(recorded)
         standing = self._standing(summary, recorded)
         work, written, summary = self._write(day, summary, standing, recorded)
         receipt = self._receipt(summary, work, written, started)
@@ -149,6 +169,16 @@ class DayExport:
             return self._outcome(summary, standing, work, started)
         self._confirm(receipt, recorded, {*noted, *(file.key for file in (standing.files if standing is not None else ()))})
         return self._outcome(summary, receipt, work, started)
+
+    def _ensure_newer(self, recorded: Recorded | None) -> None:
+        """See that what stands was not made from a later state of the cache than the one at hand.
+
+        Raises:
+            PinLost: it may have been: another export recorded it since this one looked at the cache.
+        """
+        if recorded is not None and recorded.version > self.opened.revision:
+            receipt = recorded.receipt
+            raise PinLost(f"{receipt.dataset} {receipt.day} was exported by another process since this one looked at the cache")
 
     def _standing(self, summary: PartitionSummary, recorded: Recorded | None) -> Receipt | None:
         """What lies at the destination: the ledger's word when it speaks of this destination, else the receipt found there."""
@@ -207,7 +237,7 @@ class DayExport:
     def _write_object(self, day: Day, write: Write, recorded: Recorded | None) -> _Written:
         dataset = self.opened.pin.dataset
         rows = write.rows
-        self.opened.between()
+        self.opened.ensure_may_write()
         self.opened.claim.hold()
         with self.opened.rows(day, write) as batches:
             sieve = RowSieve(batches, dataset, write.source, name_at_most=PARKED_IN_RECEIPT, between=self.opened.between)
@@ -215,10 +245,13 @@ class DayExport:
             def confirm(encoded: Encoded) -> None:
                 self._ensure_balanced(day, write, sieve, encoded, place_sum(rows.places[write.mask]))
                 self.ledger.ensure_standing(self.sink.name, dataset.name, day, recorded)
-                self.opened.between()
 
             stored, refused = self.sink.writer.write_object(
-                write.key, columns=dataset.columns, batches=sieve.batches(), confirm=confirm
+                write.key,
+                columns=dataset.columns,
+                batches=sieve.batches(),
+                confirm=confirm,
+                fence=self.opened.ensure_may_write,
             )
         parked = Parked(sieve.parked_places, sieve.parked)
         if refused:
@@ -292,11 +325,12 @@ class DayExport:
 
         A removal that a crash cuts off is repeated, because the day is still due. The receipt is the last object written.
         """
-        self.opened.between()
+        fence = self.opened.ensure_may_write
+        fence()
         self.opened.claim.hold()
         kept = {file.key for file in receipt.files}
-        self.sink.writer.remove(key for key in sorted(left) if key not in kept)
-        self.sink.writer.write_receipt(receipt)
+        self.sink.writer.remove((key for key in sorted(left) if key not in kept), fence=fence)
+        self.sink.writer.write_receipt(receipt, fence=fence)
         self._ensure_put(receipt)
         self.ledger.record(receipt, replaces=recorded)
 

@@ -3,6 +3,8 @@
 Why the claim is looked at before a receipt is: what another ledger wrote must be neither replaced nor taken for ours. It is put
 before the first object, so that a day without rows leaves nothing behind.
 
+Why the lease is held for a day at a time, and not while its outcome is told: see `leases`.
+
 Why every exception ends at the day: a run covers many days, and a defect that one of them meets must not cost the rest.
 """
 
@@ -13,12 +15,14 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
-from hypaware_pipeline.errors import CursorSuperseded, ExportEnded, PinLost, PipelineError, SinkHalted
+from hypaware_pipeline.errors import CursorSuperseded, ExportEnded, LeaseLost, PinLost, PipelineError, SinkHalted
 from hypaware_pipeline.export.day_export import DayExport, Opened
+from hypaware_pipeline.export.leases import HeldLease, LeaseTerms
 from hypaware_pipeline.export.lineage import follow
 from hypaware_pipeline.export.slices import SCAN_MEMORY_BYTES, CacheSlice
-from hypaware_pipeline.ledger import Ledger
+from hypaware_pipeline.ledger import Ledger, PlanMemory
 from hypaware_pipeline.model import DatasetName, Day, DayOutcome, ExportBatch, ExportOptions, ExportResult
 from hypaware_pipeline.sinks.claims import DatasetClaim
 from hypaware_pipeline.sinks.configured import ConfiguredSink
@@ -33,7 +37,11 @@ HypAware keeps a replaced generation for an hour, and an export that overtook th
 
 HALTS_IN_A_ROW = 2
 """A sink that halts on one day is tried with the next: what stands in the way may be that day's alone (a file where its directory
-belongs). If it halts again, the remaining days are not tried."""
+belongs). If it halts again, the remaining days are not tried, and the sink counts as halted; so it does if no other was asked
+for."""
+
+_AGAIN = (PinLost, CursorSuperseded, LeaseLost)
+"""What the export knew is no longer so: it looks at the cache again, and judges what is left by what it sees then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +50,13 @@ class Exporter:
 
     Attributes:
         clock: The time now, in UTC.
+        terms: How it goes about the lease of its (sink, dataset).
     """
 
     sink: ConfiguredSink
     ledger: Ledger
     clock: Callable[[], datetime]
+    terms: LeaseTerms = field(default_factory=partial(LeaseTerms.of, "an export"))
     _ended: threading.Event = field(default_factory=threading.Event, init=False, repr=False)
 
     def flush(self) -> None:
@@ -77,7 +87,7 @@ class Exporter:
                     remaining.remove(outcome.day)
                     attempts = PIN_ATTEMPTS
                     yield outcome
-            except (PinLost, CursorSuperseded) as error:
+            except _AGAIN as error:
                 log.info("pinning %s again: %s", rows.dataset, error)
                 lost = error
             except PipelineError as error:
@@ -89,34 +99,47 @@ class Exporter:
             yield self._failed(rows.dataset, day, str(lost), seconds=0.0)
 
     def _export_pinned(self, rows: CacheSlice, days: Sequence[Day], claim: DatasetClaim) -> Iterator[DayOutcome]:
+        memory = self.ledger.plan_memory(self.sink.name).get(rows.dataset, PlanMemory())
         followed = follow(rows.cache, self.ledger, rows.dataset, now=self.clock())
+        lease = HeldLease(self.ledger.leases, self.sink.name, rows.dataset, self.terms, ended=self._ended)
         halts: list[str] = []
         with followed.pin.read(days, spill_dir=rows.spill_dir, memory_bytes=SCAN_MEMORY_BYTES) as reader:
-            opened = Opened(followed, reader, rows.spill_dir, claim, self._ensure_going)
+            opened = Opened(followed, memory.revision, reader, rows.spill_dir, claim, lease, self._ensure_going)
             export = DayExport(self.sink, self.ledger, self.clock, opened)
             for day in days:
                 if self._ended.is_set():
                     yield self._failed(rows.dataset, day, "the export was ended before this day was begun", seconds=0.0)
-                    continue
-                if len(halts) == HALTS_IN_A_ROW:
+                elif len(halts) == HALTS_IN_A_ROW:
                     yield self._failed(rows.dataset, day, halts[-1], seconds=0.0)
-                    continue
-                started = time.monotonic()
-                try:
-                    yield export.export(day, started)
-                    halts.clear()
-                except (PinLost, CursorSuperseded):
-                    raise
-                except SinkHalted as error:
-                    halts.append(str(error))
-                    yield self._failed(rows.dataset, day, str(error), seconds=time.monotonic() - started)
-                except PipelineError as error:
-                    yield self._failed(rows.dataset, day, str(error), seconds=time.monotonic() - started)
-                except (Exception, SystemExit) as error:  # a plugin that exits ends its day, not the run
-                    trace = self.sink.mask(traceback.format_exc())
-                    log.error("exporting %s %s to %s\n%s", rows.dataset, day, self.sink.name, trace)
-                    reason = f"unexpected {type(error).__name__}: {error}"
-                    yield self._failed(rows.dataset, day, reason, seconds=time.monotonic() - started)
+                else:
+                    yield self._try(export, day, halts)
+        if halts and len(halts) == min(HALTS_IN_A_ROW, len(days)):
+            self.ledger.retries.halt(self.sink.name, self.sink.mask(halts[-1]))
+
+    def _try(self, export: DayExport, day: Day, halts: list[str]) -> DayOutcome:
+        """Export one day under the lease. How often the sink halted in a row is kept in `halts`.
+
+        Raises:
+            PinLost, CursorSuperseded, LeaseLost: the dataset is to be pinned again before that.
+        """
+        started = time.monotonic()
+        dataset = export.opened.pin.dataset.name
+        try:
+            with export.opened.lease:
+                outcome = export.export(day, started)
+            halts.clear()
+            return outcome
+        except _AGAIN:
+            raise
+        except PipelineError as error:
+            if isinstance(error, SinkHalted):
+                halts.append(str(error))
+            return self._failed(dataset, day, str(error), seconds=time.monotonic() - started)
+        except (Exception, SystemExit) as error:  # a plugin that exits ends its day, not the run
+            trace = self.sink.mask(traceback.format_exc())
+            log.error("exporting %s %s to %s\n%s", dataset, day, self.sink.name, trace)
+            reason = f"unexpected {type(error).__name__}: {error}"
+            return self._failed(dataset, day, reason, seconds=time.monotonic() - started)
 
     def _ensure_going(self) -> None:
         """Raises once the export is to end."""

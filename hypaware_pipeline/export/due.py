@@ -30,6 +30,7 @@ from hypaware_pipeline.config import SinkConfig
 from hypaware_pipeline.export.installation import Installation
 from hypaware_pipeline.export.order import urgency
 from hypaware_pipeline.export.plan import PlannedDay, Reason, partition_of
+from hypaware_pipeline.export.requeue import scheduled
 from hypaware_pipeline.export.survey import DatasetPlan, survey
 from hypaware_pipeline.ledger import Ledger, PlanMemory
 from hypaware_pipeline.model import UNDATED, DatasetName, Day, day_of
@@ -93,8 +94,9 @@ def ask(installation: Installation, ledger: Ledger, sink: SinkConfig, scope: Sco
             ledger.remember_nothing_due(sink.name, plan.dataset, state=state, revision=revision)
     key = urgency(today, installation.config.retention)
     found.sort(key=lambda entry: (key(entry.dataset, entry.day), entry.dataset))
-    chosen, rest = found[:DAYS_PER_TICK], found[DAYS_PER_TICK:]
-    return Asked(chosen, [*tally.sentences(left=len(rest)), *_newcomers(root, sink, scope)])
+    turn = scheduled(ledger, sink.name, found)
+    chosen, rest = turn.days[:DAYS_PER_TICK], turn.days[DAYS_PER_TICK:]
+    return Asked(chosen, [*turn.said, *tally.sentences(left=len(rest)), *_newcomers(root, sink, scope)])
 
 
 _NEW = PlanMemory()

@@ -61,6 +61,8 @@ class LeaseTerms:
 class HeldLease:
     """The lease of a (sink, dataset), as a context manager that waits for it, renews it, and gives it back.
 
+    It may be entered any number of times, one after the other.
+
     Raises on entering:
         LeaseHeld: another had it for all the time that this one may wait, or the export was ended meanwhile.
         LedgerError: the ledger cannot be read or written.
@@ -78,6 +80,7 @@ class HeldLease:
     def __enter__(self) -> Self:
         """Wait for it."""
         self._lease = self._wait()
+        self._returned.clear()
         self._keeper = threading.Thread(target=self._keep, name=f"lease of {'/'.join(self._of)}", daemon=True)
         self._keeper.start()
         return self

@@ -23,6 +23,7 @@ from hypaware_pipeline.errors import BadRequest, ConfigErrors, PipelineError
 from hypaware_pipeline.export.beginnings import begins
 from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.export.installation import Installation
+from hypaware_pipeline.export.leases import RUN_WAITS_SECONDS
 from hypaware_pipeline.model import Dataset, DatasetName, Day
 from hypaware_pipeline.orchestration.assets import SinkAssetTexts, broken_asset, cache_asset, sink_asset
 from hypaware_pipeline.orchestration.checks import sink_checks
@@ -30,8 +31,10 @@ from hypaware_pipeline.orchestration.io_managers import CacheIOManager, Observer
 from hypaware_pipeline.orchestration.naming import Names
 from hypaware_pipeline.orchestration.partitions import daily_partitions
 from hypaware_pipeline.orchestration.pinning import pinned_text
+from hypaware_pipeline.orchestration.requeue import requeue_sensor
 from hypaware_pipeline.orchestration.resources import BlobStoreResource, EncoderResource, TableFormatResource
-from hypaware_pipeline.orchestration.schedules import SINK_TAG, sink_schedule
+from hypaware_pipeline.orchestration.run_requests import SINK_TAG
+from hypaware_pipeline.orchestration.schedules import sink_schedule
 from hypaware_pipeline.orchestration.sensors import cache_sensor, check_sensor
 from hypaware_pipeline.orchestration.sink_assets import SinkAssets
 from hypaware_pipeline.plugins.registry import destination_digest
@@ -82,6 +85,7 @@ def definitions_of(
     *,
     names: Names | None = None,
     observer: Observer | None = None,
+    lease_wait_seconds: float = RUN_WAITS_SECONDS,
     env: Mapping[str, str] = os.environ,
 ) -> dg.Definitions:
     """What a blueprint shows.
@@ -90,9 +94,11 @@ def definitions_of(
         blueprint: All that shapes it.
         names: How things are called.
         observer: Told of every exported day, in the process of the run.
+        lease_wait_seconds: How long a run waits for another export of the same (sink, dataset).
         env: For the commands that run ahead of a tick.
     """
-    plan = _Plan(blueprint, names or Names(), dg.ResourceDefinition.hardcoded_resource(observer or _nobody), env)
+    observe = dg.ResourceDefinition.hardcoded_resource(observer or _nobody)
+    plan = _Plan(blueprint, names or Names(), observe, env, lease_wait_seconds)
     config, beginnings = blueprint.installation.config, blueprint.beginnings
     broken = [
         broken_asset(
@@ -129,6 +135,7 @@ class _Plan:
     names: Names
     observe: dg.ResourceDefinition
     env: Mapping[str, str]
+    lease_wait_seconds: float
 
     @property
     def first_day(self) -> Day:
@@ -170,7 +177,7 @@ def _cache_definitions(plan: _Plan) -> dg.Definitions:
 
 
 def _sink_definitions(plan: _Plan, sink: SinkConfig) -> dg.Definitions:
-    """One sink: an asset and a check per dataset it takes, its IO manager, its job and its schedule."""
+    """One sink: an asset and a check per dataset it takes, its IO manager, its job, its schedule and its requeue sensor."""
     installation, mine, datasets = plan.blueprint.installation, plan.assets_of(sink), plan.datasets
     texts = SinkAssetTexts(sink.name, _kinds(sink), sink.owners, plan.blueprint.beginnings.sink_starts.get(sink.name))
     assets = [
@@ -200,6 +207,7 @@ def _sink_definitions(plan: _Plan, sink: SinkConfig) -> dg.Definitions:
         asset_checks=sink_checks(installation, mine, plan.names),
         jobs=[job],
         schedules=[sink_schedule(installation, mine, plan.names, cron=sink.cron, env=plan.env)] if sink.cron else [],
+        sensors=[requeue_sensor(installation, mine, plan.names)],
         resources=resources,
     )
 
@@ -223,6 +231,7 @@ def _sink_io_manager(plan: _Plan, sink: SinkConfig) -> SinkIOManager:
         ledger=plan.blueprint.installation.ledger.shown,
         first_day=plan.first_day,
         takeover=sink.takeover,
+        lease_wait_seconds=plan.lease_wait_seconds,
         encoder=EncoderResource(plugin=encoder, settings=dict(encoder_settings)),
         blob_store=BlobStoreResource(plugin=sink.destination, settings=dict(sink.destination_settings)),
         table_format=table_format,

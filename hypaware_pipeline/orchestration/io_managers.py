@@ -7,7 +7,6 @@ Why good partitions are logged before the failure is raised: a run covers many d
 by an event, and emits one for *every* partition of the run when the output returns normally, those that failed included.
 """
 
-import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -18,19 +17,20 @@ from typing import Any
 import dagster as dg
 
 from hypaware_pipeline.config.references import Secrets
-from hypaware_pipeline.errors import LedgerError, SinkHalted
+from hypaware_pipeline.errors import SinkHalted
 from hypaware_pipeline.export.driver import Exporter
+from hypaware_pipeline.export.leases import LeaseTerms
 from hypaware_pipeline.export.outlook import counted
 from hypaware_pipeline.export.plan import partition_of
+from hypaware_pipeline.export.requeue import settle
 from hypaware_pipeline.export.slices import CacheSlice
 from hypaware_pipeline.ledger import Ledger, LedgerPlace
-from hypaware_pipeline.model import UNDATED, DatasetName, Day, DayOutcome, ExportBatch, ExportOptions, SinkName
+from hypaware_pipeline.model import UNDATED, DatasetName, Day, DayOutcome, ExportBatch, ExportOptions, ExportResult, SinkName
+from hypaware_pipeline.orchestration.interrupts import closed_by_signals
 from hypaware_pipeline.orchestration.partitions import days_of
 from hypaware_pipeline.orchestration.resources import BlobStoreResource, EncoderResource, TableFormatResource
 from hypaware_pipeline.plugins.contracts import Sink
 from hypaware_pipeline.sinks.configured import ConfiguredSink
-
-log = logging.getLogger(__name__)
 
 Observer = Callable[[DayOutcome], None]
 """Told of every day as it is done; the CLI's progress bar is one."""
@@ -84,6 +84,7 @@ class SinkIOManager(dg.ConfigurableIOManager):
         ledger: Where receipts are recorded: a file, or a URL without its password.
         first_day: The first partition, which also stands for undated rows.
         takeover: Whether to go on where somebody else wrote.
+        lease_wait_seconds: How long to wait for another export of the same (sink, dataset).
     """
 
     sink: str
@@ -92,6 +93,7 @@ class SinkIOManager(dg.ConfigurableIOManager):
     ledger: str
     first_day: str
     takeover: bool
+    lease_wait_seconds: float
     encoder: dg.ResourceDependency[EncoderResource]
     blob_store: dg.ResourceDependency[BlobStoreResource]
     table_format: dg.ResourceDependency[TableFormatResource]
@@ -108,32 +110,36 @@ class SinkIOManager(dg.ConfigurableIOManager):
             dagster.Failure: some days were not exported; its metadata names their partitions in `retry_partitions`. The
                 others are recorded as materialized.
         """
-        try:
-            sink = self._sink(os.environ)
-        except SinkHalted as error:
-            with self._ledger(os.environ) as ledger:
-                for day in obj.days:
-                    _remember_failure(ledger, SinkName(self.sink), obj.dataset, day, str(error))
-            keys = dg.MetadataValue.json(sorted(context.asset_partition_keys))
-            raise dg.Failure(str(error), metadata={"retry_partitions": keys}, allow_retries=False) from None
-        by_partition: dict[Day, list[DayOutcome]] = {}
         with self._ledger(os.environ) as ledger:
+            sink = self._built(context, obj, ledger)
+            by_partition: dict[Day, list[DayOutcome]] = {}
+            terms = LeaseTerms.of(f"run {context.run_id}", wait_seconds=self.lease_wait_seconds)
+            exporter: Sink[CacheSlice] = Exporter(sink, ledger, utc_now, terms)
+            with closing(exporter), closed_by_signals(exporter.close) as ended:
 
-            def told(outcome: DayOutcome) -> None:
-                if outcome.day == UNDATED and outcome.done and outcome.receipt is None:
-                    return  # nobody asked: it came along with the first partition, and there is nothing of it
-                self.observer(outcome)
-                _log(context, outcome)
-                if not outcome.done:
-                    _remember_failure(ledger, outcome.sink, outcome.dataset, outcome.day, outcome.error or outcome.status)
-                by_partition.setdefault(partition_of(outcome.day, Day(self.first_day)), []).append(outcome)
+                def told(outcome: DayOutcome) -> None:
+                    if outcome.done or not ended.is_set():  # a day that the end cut off did not fail
+                        settle(ledger, outcome)
+                    if outcome.day == UNDATED and outcome.done and outcome.receipt is None:
+                        return  # nobody asked: it came along with the first partition, and there is nothing of it
+                    self.observer(outcome)
+                    _log(context, outcome)
+                    by_partition.setdefault(partition_of(outcome.day, Day(self.first_day)), []).append(outcome)
 
-            exporter: Sink[CacheSlice] = Exporter(sink, ledger, utc_now)
-            with closing(exporter):
                 result = exporter.export_batch(ExportBatch(obj.dataset, tuple(obj.days), obj), ExportOptions(told))
                 exporter.flush()
+                self._report(context, sink, result, by_partition)
+
+    def _report(
+        self, context: dg.OutputContext, sink: ConfiguredSink, result: ExportResult, by_partition: Mapping[Day, list[DayOutcome]]
+    ) -> None:
+        """Record the good partitions as materialized.
+
+        Raises:
+            dagster.Failure: there are others.
+        """
         done = ", ".join((counted(result.partitions_exported, "day"), counted(result.rows, "row"), f"{result.bytes} bytes"))
-        context.log.info(f"{self.sink}/{obj.dataset}: {result.status}; {done}")
+        context.log.info(f"{sink.name}/{context.asset_key.path[-1]}: {result.status}; {done}")
         retry = {partition_of(day, Day(self.first_day)) for day in result.retry_partitions}
         failed = {key: outcomes for key, outcomes in by_partition.items() if key in retry}
         if not failed:
@@ -147,6 +153,22 @@ class SinkIOManager(dg.ConfigurableIOManager):
                 event = dg.AssetMaterialization(context.asset_key, partition=key, metadata=_metadata(sink, outcomes))
                 context.log_event(event)
         raise _failure(failed, of=len(by_partition))
+
+    def _built(self, context: dg.OutputContext, rows: CacheSlice, ledger: Ledger) -> ConfiguredSink:
+        """The sink.
+
+        Raises:
+            dagster.Failure: it cannot be built; it is halted, and every day failed.
+        """
+        try:
+            return self._sink(os.environ)
+        except SinkHalted as error:
+            name, reason = SinkName(self.sink), str(error)
+            ledger.retries.halt(name, reason)
+            for day in rows.days:
+                settle(ledger, DayOutcome(name, rows.dataset, day, "failed", None, reason, seconds=0.0))
+            keys = dg.MetadataValue.json(sorted(context.asset_partition_keys))
+            raise dg.Failure(reason, metadata={"retry_partitions": keys}, allow_retries=False) from None
 
     def _ledger(self, env: Mapping[str, str]) -> Ledger:
         """The ledger, its password looked up now."""
@@ -175,14 +197,6 @@ def _log(context: dg.OutputContext, outcome: DayOutcome) -> None:
         context.log.error(f"{text}; {outcome.error}")
     else:
         context.log.info(f"{text} in {outcome.seconds:.1f} s")
-
-
-def _remember_failure(ledger: Ledger, sink: SinkName, dataset: DatasetName, day: Day, reason: str) -> None:
-    """For the asset check. A ledger that does not take it must not cost the days that follow: this run says it as well."""
-    try:
-        ledger.record_failure(sink, dataset, day, reason)
-    except LedgerError as error:
-        log.warning("%s/%s %s: its failure was not recorded: %s", sink, dataset, day, error)
 
 
 def _failure(failed: dict[Day, list[DayOutcome]], *, of: int) -> dg.Failure:

@@ -46,6 +46,10 @@ class Names:
         """The schedule of that job."""
         return self.plain(f"export_{sink}_schedule")
 
+    def requeue_sensor(self, sink: str) -> str:
+        """The sensor that asks for the days of a sink that failed."""
+        return self.plain(f"requeue_{sink}")
+
     def io_manager(self, sink: str) -> str:
         """The resource that writes to a sink."""
         return self.plain(f"{sink}_io_manager")

@@ -12,6 +12,7 @@ import dagster as dg
 from hypaware_pipeline.config.names import distinct_slug
 from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.export.installation import Installation
+from hypaware_pipeline.export.leases import RUN_WAITS_SECONDS
 from hypaware_pipeline.export.plan import contiguous_ranges, partition_of
 from hypaware_pipeline.model import DatasetName, Day, DayOutcome, SinkName
 from hypaware_pipeline.orchestration.build import definitions_of
@@ -48,16 +49,23 @@ class RunReport:
 
 
 def run_requests(
-    installation: Installation, requests: Iterable[Request], *, instance: dg.DagsterInstance, observer: Observer
+    installation: Installation,
+    requests: Iterable[Request],
+    *,
+    instance: dg.DagsterInstance,
+    observer: Observer,
+    lease_wait_seconds: float = RUN_WAITS_SECONDS,
 ) -> Iterator[RunReport]:
     """Run every request, one run per contiguous range of partitions; the observer is told of each day.
+
+    A day that another export of the same (sink, dataset) is writing is waited for.
 
     Raises:
         BadRequest: a day has no partition, or the clock stands before all of them.
     """
     counted = _Counting(observer)
     blueprint, names = Blueprint.draw(installation), Names()
-    defs = definitions_of(blueprint, names=names, observer=counted)
+    defs = definitions_of(blueprint, names=names, observer=counted, lease_wait_seconds=lease_wait_seconds)
     begins = blueprint.beginnings.first_day
     partitions = daily_partitions(begins)
     last_partition(partitions)  # there is one at least

@@ -3,10 +3,7 @@
 Why not "the day of this tick": Dagster does not catch up on ticks that were missed, a day changes long after it ended, and most
 days change at no tick at all. What is due is a matter of state, and the plan knows it.
 
-Why one run per contiguous range, shared by the datasets that have exactly that range: a run costs seconds and 130 KB of history.
-
-Why a request names no asset check: Dagster adds the checks of the selected assets unless it is told otherwise, and checks are
-judged by their own sensor.
+Why a sink that is paused is not even looked at: its command before the tick may be what somebody wants to have stopped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,17 +13,15 @@ import dagster as dg
 
 from hypaware_pipeline.errors import BadRequest, CacheMissing
 from hypaware_pipeline.export.before_tick import run_before_tick
-from hypaware_pipeline.export.due import Asked, Scope, ask
+from hypaware_pipeline.export.due import Scope, ask
 from hypaware_pipeline.export.installation import Installation
-from hypaware_pipeline.export.plan import contiguous_ranges, partition_of
 from hypaware_pipeline.model import DatasetName, Day
 from hypaware_pipeline.orchestration.coverage import covered_partitions
 from hypaware_pipeline.orchestration.naming import Names
-from hypaware_pipeline.orchestration.partitions import last_partition, range_tags
+from hypaware_pipeline.orchestration.partitions import last_partition
+from hypaware_pipeline.orchestration.requeue import paused_text
+from hypaware_pipeline.orchestration.run_requests import partition_keys, ranges_of, requests_of
 from hypaware_pipeline.orchestration.sink_assets import SinkAssets
-
-SINK_TAG = "hypaware/sink"
-"""On every run of a sink's job: the sink's slug."""
 
 RUNS_PER_TICK = 25
 """At most so many ranges: each is a run of some seconds, and scattered days make as many ranges."""
@@ -55,6 +50,10 @@ def sink_schedule(
         description=f"Exports the days of sink `{assets.sink.name}` that changed since their last export; times are in UTC.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
+        with installation.open_ledger() as ledger:
+            paused = ledger.retries.paused().get(assets.sink.name)
+        if paused is not None:
+            return dg.SkipReason(paused_text(assets, paused.since))
         command = run_before_tick(assets.sink, env)
         problem = command.problem if command is not None else None
         return _tick(context, installation, assets, names, said_before=[problem] if problem else [])
@@ -74,7 +73,7 @@ def _tick(
 
     @cache
     def covered() -> Mapping[DatasetName, set[Day]]:
-        keys = _keys(assets)
+        keys = partition_keys(assets)
         found = covered_partitions(context.instance, list(of_dataset.values()), job=names.job(assets.sink.slug), keys=keys)
         return {name: found[asset] for name, asset in of_dataset.items()}
 
@@ -84,42 +83,11 @@ def _tick(
             asked = ask(installation, ledger, assets.sink, scope)
     except (BadRequest, CacheMissing) as error:
         return dg.SkipReason(str(error))
-    ranges, left = _ranges(asked, _keys(assets)) if asked.days else ([], 0)
+    ranges = ranges_of([(entry.dataset, entry.day) for entry in asked.days], partition_keys(assets)) if asked.days else []
+    left = len(ranges[RUNS_PER_TICK:])
     said = [*said_before, *asked.said, *([f"{left} more ranges of days are due and left to the next tick"] if left else [])]
     if not ranges:
         return dg.SkipReason("; ".join(["no day changed since its last export", *said]))
     for sentence in said:
         context.log.warning(sentence)
-    return [
-        dg.RunRequest(
-            run_key=f"{first}..{last} {' '.join(sorted(datasets))}",
-            asset_selection=[of_dataset[name] for name in sorted(datasets)],
-            asset_check_keys=[],
-            tags={**range_tags(assets.partitions, first, last), SINK_TAG: assets.sink.slug},
-        )
-        for (first, last), datasets in ranges
-    ]
-
-
-def _keys(assets: SinkAssets) -> list[Day]:
-    """All partition keys; a tick that asks for nothing does without the ten milliseconds a thousand of them take."""
-    return [Day(key) for key in assets.partitions.get_partition_keys()]
-
-
-_Range = tuple[Day, Day]
-
-
-def _ranges(asked: Asked, keys: Sequence[Day]) -> tuple[list[tuple[_Range, list[DatasetName]]], int]:
-    """Ranges with the datasets that share them, the most urgent first, and how many are left to the next tick."""
-    places: dict[DatasetName, dict[Day, int]] = {}
-    for place, entry in enumerate(asked.days):
-        places.setdefault(entry.dataset, {}).setdefault(partition_of(entry.day, keys[0]), place)
-    shared: dict[_Range, list[DatasetName]] = {}
-    best: dict[_Range, int] = {}
-    for dataset, days in places.items():
-        for first, last in contiguous_ranges(days, keys):
-            shared.setdefault((first, last), []).append(dataset)
-            place = min(place for day, place in days.items() if first <= day <= last)
-            best[first, last] = min(place, best.get((first, last), place))
-    ordered = sorted(shared.items(), key=lambda item: best[item[0]])
-    return ordered[:RUNS_PER_TICK], len(ordered[RUNS_PER_TICK:])
+    return requests_of(ranges[:RUNS_PER_TICK], assets, names, keyed=True)

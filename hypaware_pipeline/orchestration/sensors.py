@@ -164,7 +164,6 @@ def _event(asset: dg.AssetKey, day: Day, summaries: Sequence[PartitionSummary]) 
         metadata={
             "dagster/partition_row_count": sum(rows.values()),
             "undated": rows.get(UNDATED, 0),
-            "live": all(summary.live for summary in summaries),
             **({"unreadable": dg.MetadataValue.json(unreadable)} if unreadable else {}),
         },
     )
