@@ -35,13 +35,12 @@ def a_pin(cache: CacheBuilder) -> SourcePin:
 
 
 def seen(cache: CacheBuilder) -> Remembered:
-    return Remembered.of(a_pin(cache))
+    pin = a_pin(cache)
+    return Remembered(pin.table_dir.name, pin.table_uuid, pin.snapshot_id, pin.sequence_number)
 
 
 def linked(remembered: Remembered | None, cache: CacheBuilder) -> Link:
-    found = link(remembered, a_pin(cache))
-    assert found.sentence
-    return found
+    return link(remembered, a_pin(cache))
 
 
 def restored(cache: CacheBuilder, backup: Path) -> CacheBuilder:

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Self
 
 from hypaware_pipeline.cache.snapshot import SourcePin, TableHistory, snapshot_then, table_history
 from hypaware_pipeline.errors import SourceUnreadable
@@ -37,14 +36,14 @@ class Remembered:
     snapshot_id: int | None
     sequence_number: int
 
-    @classmethod
-    def of(cls, pin: SourcePin) -> Self:
-        """What to remember of a pin."""
-        return cls(pin.table_dir.name, pin.table_uuid, pin.snapshot_id, pin.sequence_number)
-
 
 class Link(StrEnum):
-    """How a source as it is now comes from what was remembered of it."""
+    """How a source as it is now comes from what was remembered of it.
+
+    FIRST: nothing was known of it. SAME: it is what it was. GROWN: its snapshots lead back to the one remembered. EXPIRED: that
+    one has expired, and all that are left are younger. COMPACTED: its table was compacted from the one remembered. REWOUND: it is
+    older than that, or went another way since. REPLACED: it is another table, and nothing says how it came from that one.
+    """
 
     FIRST = "first"
     SAME = "same"
@@ -58,25 +57,6 @@ class Link(StrEnum):
     def proven(self) -> bool:
         """Whether it is the same source, in which rows are missing only if somebody removed them."""
         return self not in (Link.REWOUND, Link.REPLACED)
-
-    @property
-    def sentence(self) -> str:
-        """For a person."""
-        return _SENTENCES[self]
-
-
-_SENTENCES = {
-    Link.FIRST: "nothing was known of it",
-    Link.SAME: "it is what it was",
-    Link.GROWN: "its snapshots lead back to the one seen last",
-    Link.EXPIRED: "the snapshot seen last has expired, and all that are left are younger",
-    Link.COMPACTED: "its table was compacted from the one seen last",
-    Link.REWOUND: "its table is older than when it was seen last, or went another way since: it was restored from a backup",
-    Link.REPLACED: (
-        "its table is another than the one seen last, and nothing says how it came from that: the cache was reset, replaced, "
-        "or compacted more than once unseen"
-    ),
-}
 
 
 def link(remembered: Remembered | None, pin: SourcePin) -> Link:
