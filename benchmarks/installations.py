@@ -20,13 +20,12 @@ import hypaware_pipeline.sinks.encoders.parquet
 import hypaware_pipeline.sinks.stores.local_fs  # noqa: F401
 from benchmarks.caches import data_files
 from benchmarks.configs import write_config
-from hypaware_pipeline.config import SinkConfig
 from hypaware_pipeline.export.driver import Exporter
 from hypaware_pipeline.export.installation import Installation, build_sink
 from hypaware_pipeline.export.survey import DatasetPlan, survey
 from hypaware_pipeline.ledger import Ledger
-from hypaware_pipeline.model import DatasetName, Day, ExportedFile, PartitionSummary, Receipt, SinkName
-from hypaware_pipeline.plugins.registry import destination_digest
+from hypaware_pipeline.model import DatasetName, Day, SinkName, StoredObject
+from tests.true_receipts import true_receipts
 
 NOW = dt.datetime(2026, 6, 2, 12, tzinfo=dt.UTC)
 
@@ -66,35 +65,20 @@ def record_all(home: str, cache: str, *, sinks: dict[str, str]) -> None:
     installation = open_installation(home, cache, sinks=sinks)
     reader = installation.cache()
     with installation.open_ledger() as ledger:
-        for name in reader.dataset_names():
-            for summary in reader.pin(name).partitions().values():
-                for sink in installation.config.sinks.values():
-                    standing = ledger.recorded(sink.name, summary.dataset, summary.day)
-                    ledger.record(_receipt(sink, ledger.id, summary), replaces=standing)
+        for config in installation.config.sinks.values():
+            sink = build_sink(config, {"HOME": home})
+            for name in reader.dataset_names():
+                for receipt in true_receipts(sink, ledger, reader, name, now=NOW, put=_nothing):
+                    ledger.record(receipt, replaces=ledger.recorded(sink.name, name, receipt.day))
+
+
+def _nothing(key: str) -> StoredObject:
+    return StoredObject(key, rows=0, bytes=0, sha256="0" * 64)
 
 
 def _survey(installation: Installation, ledger: Ledger) -> Iterator[DatasetPlan]:
     names = installation.cache().dataset_names()
     return survey(installation, ledger, sinks=installation.config.sinks.values(), datasets=names)
-
-
-def _receipt(sink: SinkConfig, ledger_id: str, summary: PartitionSummary) -> Receipt:
-    sources = summary.rows_by_source.items()
-    return Receipt(
-        sink=sink.name,
-        dataset=summary.dataset,
-        day=summary.day,
-        destination=destination_digest(sink),
-        ledger_id=ledger_id,
-        fingerprint=summary.fingerprint,
-        rows=summary.rows,
-        files=tuple(ExportedFile(f"{summary.day}/{source}", source, rows, rows, "0" * 64) for source, rows in sources),
-        parked_rows=0,
-        parked=(),
-        unreadable={},
-        exported_at=NOW.isoformat(),
-        seconds=0.0,
-    )
 
 
 def duckdb_copy(cache: str, out: str, *, dataset: str, variants: bool) -> dict[str, float]:

@@ -10,15 +10,18 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.compute as pc
 import pytest
 
 from hypaware_pipeline.export.installation import build_sink
 from hypaware_pipeline.export.plan import PlannedDay, Reason
-from hypaware_pipeline.model import DatasetName, Day, ExportedFile, Receipt, SinkName
-from hypaware_pipeline.sinks.naming import object_key
+from hypaware_pipeline.model import DatasetName, Day, SinkName, StoredObject
+from hypaware_pipeline.row_sets import Rows, pack
 from tests.builders import CacheBuilder, a_cache, a_log, a_message
 from tests.command_line import ACommandLine
 from tests.installations import JSONL, NOW, AnInstallation
+from tests.true_receipts import true_receipts
 
 DAYS = ["2026-06-05", "2026-06-06", "2026-06-07"]
 RECEIPT = "logs/day=2026-06-06/_receipt.feed.json"
@@ -93,35 +96,37 @@ def exported(empty: Exported) -> Exported:
 
 
 def export_quickly(installation: AnInstallation, dataset: str) -> None:
-    """Receipts, claim and ledger as an export leaves them, around objects that hold no rows: 730 days in seconds."""
+    """Receipts, claim and ledger as an export leaves them, around objects that hold no rows: a year in seconds."""
     found = installation.installation
     sink = build_sink(found.config.sinks[SinkName("feed")], installation.env)
-    pin = found.cache().pin(DatasetName(dataset))
+
+    def put(key: str) -> StoredObject:
+        path, body = installation.out() / key, key.encode()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+        return StoredObject(key, 0, len(body), hashlib.sha256(body).hexdigest())
+
     with found.open_ledger() as ledger:
-        sink.claim(pin.dataset.name, ledger.id).hold()
-        for day, summary in pin.partitions().items():
-            files = []
-            for source, rows in summary.rows_by_source.items():
-                key, body = object_key("", pin.dataset.name, day, source, "jsonl.gz"), f"{day} {source}".encode()
-                sink.store.put(key, lambda out, body=body: out.write(body))
-                files.append(ExportedFile(key, source, rows, len(body), hashlib.sha256(body).hexdigest()))
-            receipt = Receipt(
-                sink.name,
-                pin.dataset.name,
-                day,
-                sink.destination,
-                ledger.id,
-                summary.fingerprint,
-                rows=summary.rows,
-                files=tuple(files),
-                parked_rows=0,
-                parked=(),
-                unreadable={},
-                exported_at="2026-06-10T12:00:00.000Z",
-                seconds=0.1,
-            )
-            sink.writer.write_receipt(receipt)
+        sink.claim(DatasetName(dataset), ledger.id).hold()
+        for receipt in true_receipts(sink, ledger, found.cache(), DatasetName(dataset), now=NOW, put=put):
+            sink.writer.write_receipt(receipt, fence=lambda: None)
             ledger.record(receipt)
+
+
+class Watched:
+    """Which days of a feed were touched since it was looked at last."""
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self._files = self._look()
+
+    def touched(self) -> set[str]:
+        before, self._files = self._files, self._look()
+        paths = {path for path in {*before, *self._files} if before.get(path) != self._files.get(path)}
+        return {path.parent.name.removeprefix("day=") for path in paths if path.name != "_claim.json"}
+
+    def _look(self) -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in self._out.rglob("*") if path.is_file()}
 
 
 def plans(installation: AnInstallation, *datasets: str) -> list[list[PlannedDay]]:
@@ -137,7 +142,7 @@ def test_after_a_year_was_exported_and_the_ledger_lost_the_plan_is_as_before_and
 ) -> None:
     year = [(NOW.date() - dt.timedelta(days=age)).isoformat() for age in range(365)]
     empty.cache.with_rows("logs", [a_log(day) for day in year])
-    empty.cache.with_rows("ai_gateway_messages", [a_message(day) for day in year], source="claude")
+    empty.cache.with_rows("ai_gateway_messages", [a_message(day) for day in year[:30]], source="claude")
     datasets = ("logs", "ai_gateway_messages")
     for dataset in datasets:
         export_quickly(empty.installation, dataset)
@@ -146,30 +151,53 @@ def test_after_a_year_was_exported_and_the_ledger_lost_the_plan_is_as_before_and
     assert [entry.day for entry in before[0] if entry.due] == [year[3]]
 
     empty.lose_the_ledger()
-    files = {path: path.stat().st_mtime_ns for path in empty.installation.out().rglob("*") if path.is_file()}
+    feed = Watched(empty.installation.out())
     assert len(empty.installation.due()) == 365, "a new ledger knows nothing"
     assert "another ledger" in (empty.failure(year[0]) or "")
     out = empty.rebuilt()
     assert "feed/logs: 365 receipts to record, 365 days" in out
-    assert "feed: 730 receipts recorded" in out
+    assert "feed: 395 receipts recorded" in out
+
+    def export() -> list[str]:
+        code, out, err = run("export", "--json", "--config", str(empty.home / "hypaware-pipeline.json"))
+        assert (code, err) == (0, "")
+        return [json.loads(line)["day"] for line in out.splitlines()]
 
     assert plans(empty.installation, *datasets) == before
-    code, out, err = run("export", "--json", "--config", str(empty.home / "hypaware-pipeline.json"))
-    assert (code, err) == (0, "")
-    assert [json.loads(line)["day"] for line in out.splitlines()] == [year[3]]
-    changed = {path for path, modified in files.items() if path.stat().st_mtime_ns != modified}
-    assert {path.parent.name for path in changed if path.name != "_claim.json"} == {f"day={year[3]}"}
+    assert export() == [year[3]]
+    assert feed.touched() == {year[3]}
+
+    empty.cache.with_day(year[4], rows=1)
+    empty.cache.writer.delete(
+        "logs", "unknown", pc.field("timestamp") == pc.scalar(dt.datetime.fromisoformat(f"{year[5]}T00:00Z"))
+    )
+    assert export() == [year[5], year[4]], "the clock of the command is long after the removal"
+    assert feed.touched() == {year[4], year[5]}
+    assert f"logs/day={year[5]}/unknown.jsonl.gz" not in empty.installation.objects(), "what was purged left"
+    assert export() == []
 
 
 def test_a_day_that_retention_took_half_of_is_known_again_and_stays_whole_at_the_sink(exported: Exported) -> None:
     before = exported.installation.objects()
     exported.cache.writer.retention(dt.datetime(2026, 6, 6, 0, 0, 4, tzinfo=dt.UTC))
+    exported.installation.export()
     frozen = exported.installation.plan()
     exported.lose_the_ledger()
     exported.rebuilt()
     assert exported.installation.plan() == frozen
     assert [entry.reason for entry in frozen] == [Reason.FROZEN, Reason.FROZEN, Reason.UNCHANGED]
     assert exported.installation.objects() == before
+    assert exported.installation.due() == []
+
+
+def test_receipts_are_recorded_although_there_is_no_cache_to_compare_them_with(exported: Exported) -> None:
+    exported.lose_the_ledger()
+    elsewhere = exported.cache.root.rename(exported.cache.root.with_name("elsewhere"))
+    code, out, err = exported.rebuild("--yes")
+    assert code == 1
+    assert "feed: 3 receipts recorded" in out
+    assert "left out: logs: its receipts could not be compared with the cache" in err
+    elsewhere.rename(exported.cache.root)
     assert exported.installation.due() == []
 
 
@@ -358,14 +386,53 @@ def file_edited(**changes: Any) -> Callable[[Exported], None]:
     return edit
 
 
+def rows_edited(**changes: Any) -> Callable[[Exported], None]:
+    def edit(exported: Exported) -> None:
+        (file,) = json.loads(exported.path(RECEIPT).read_text())["files"]
+        exported.edit(RECEIPT, files=[{**file, "row_set": {**file["row_set"], **changes}}])
+
+    return edit
+
+
+def packed(*numbers: int) -> str:
+    """The keys of a row set, as a receipt has them."""
+    keys = np.array(numbers, np.uint64)
+    return str(pack(Rows(keys, np.zeros(len(keys), np.int64))).to_json()["keys"])
+
+
+def file_doubled(exported: Exported) -> None:
+    receipt = json.loads(exported.path(RECEIPT).read_text())
+    doubled = {name: 2 * receipt[name] for name in ("rows", "exported_rows", "bytes", "files")}
+    exported.edit(RECEIPT, **doubled)
+
+
+def of_version_1(exported: Exported) -> None:
+    """What the version before wrote: receipts that do not say which rows they speak of."""
+    receipt = json.loads(exported.path(RECEIPT).read_text())
+    files = [{name: file[name] for name in ("key", "source", "rows", "bytes", "sha256")} for file in receipt["files"]]
+    names = ("sink", "dataset", "day", "destination", "ledger_id", "fingerprint", "rows", "exported_rows", "parked_rows", "bytes")
+    names += ("parked", "unreadable", "exported_at", "seconds")
+    older = {"version": 1, **{name: receipt[name] for name in names}, "files": files}
+    exported.path(RECEIPT).write_text(json.dumps(older))
+
+
 DAMAGES: dict[str, tuple[Callable[[Exported], None], str]] = {
     "torn": (lambda exported: exported.path(RECEIPT).write_bytes(exported.path(RECEIPT).read_bytes()[:90]), "Invalid JSON"),
     "empty": (lambda exported: exported.path(RECEIPT).write_bytes(b""), "Invalid JSON"),
     "a list": (lambda exported: exported.path(RECEIPT).write_text("[]"), "Input should be an object"),
-    "rows do not balance": (edited(rows=4), "its balance does not close: 4 rows, but 3 exported and 0 parked"),
-    "parked rows do not balance": (edited(parked_rows=1), "its balance does not close"),
-    "files do not add up": (file_edited(rows=2), "its files do not add up: they have 2 rows"),
-    "bytes do not add up": (edited(bytes=1), "its files do not add up"),
+    "rows do not balance": (edited(rows=4), "its balance does not close: 4 rows and 0 kept, but 3 exported, 0 parked"),
+    "kept rows do not balance": (edited(kept_rows=1), "its balance does not close: 3 rows and 1 kept"),
+    "rows elsewhere do not balance": (edited(elsewhere_rows=1), "and 1 of other days' files"),
+    "parked rows do not add up": (edited(parked_rows=1), "its parts do not add up"),
+    "bytes do not add up": (edited(bytes=1), "its parts do not add up"),
+    "a file of other rows than its row set": (file_edited(rows=2), f"'{OBJECT}' has 2 rows, its row set 3"),
+    "a row set of other rows than its keys": (rows_edited(rows=2), "its parts do not add up"),
+    "a row set that lost a key": (rows_edited(keys=packed(1, 2)), "a row set says 3 rows and holds 2 keys and 3 tokens"),
+    "a row set that is torn": (rows_edited(keys="AAAA"), "a row set of 3 rows is damaged"),
+    "a row set of other bytes": (rows_edited(tokens="AAAA"), "a row set of 3 rows is damaged"),
+    "a row set that is no base64": (rows_edited(tokens="a!"), "Only base64 data is allowed"),
+    "an object twice": (file_doubled, "it names an object twice"),
+    "a reason that is none": (edited(kept="lost"), "kept: Input should be "),
     "rows in words": (edited(rows="3"), "rows: Input should be a valid integer"),
     "rows that are true": (edited(rows=True), "rows: Input should be a valid integer"),
     "fewer than no rows": (edited(parked_rows=-1), "parked_rows: Input should be greater than or equal to 0"),
@@ -380,7 +447,8 @@ DAMAGES: dict[str, tuple[Callable[[Exported], None], str]] = {
     "the receipt itself": (file_edited(key=RECEIPT), "which is no object beside it"),
     "something outside": (file_edited(key="../../precious"), "which is no object beside it"),
     "no digest": (file_edited(sha256="abc"), "files.0.sha256: "),
-    "a newer form": (edited(version=2), "version: Input should be 1"),
+    "the form of before": (of_version_1, "reads receipts of version 2, not 1"),
+    "a newer form": (edited(version=3), "reads receipts of version 2, not 3"),
 }
 
 
@@ -409,7 +477,7 @@ def test_a_receipt_edited_by_hand_is_named_and_never_believed(exported: Exported
 
 
 def test_keys_that_a_later_version_adds_to_a_receipt_are_no_damage(exported: Exported) -> None:
-    exported.edit(RECEIPT, row_sets={"1": "AAAA"})
+    exported.edit(RECEIPT, colour="green")
     exported.lose_the_ledger()
     exported.rebuilt()
     assert exported.known_days() == DAYS

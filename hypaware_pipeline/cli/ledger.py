@@ -1,20 +1,21 @@
 """`hypaware-pipeline ledger rebuild`: what was exported, as the receipts at the destinations tell it."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import typer
 
 from hypaware_pipeline.cli.agenda import Selection
 from hypaware_pipeline.config import SinkConfig, find_config_path
-from hypaware_pipeline.errors import LedgerError, SinkError
+from hypaware_pipeline.errors import CacheError, LedgerError, SinkError
 from hypaware_pipeline.export.beginnings import beginnings, move_first_day
 from hypaware_pipeline.export.installation import Installation, build_sink
+from hypaware_pipeline.export.lineage import join
 from hypaware_pipeline.export.outlook import counted, span
 from hypaware_pipeline.export.rebuild import DatasetFound, SinkFound, earlier_first_day, look, take
 from hypaware_pipeline.ledger import Ledger
-from hypaware_pipeline.model import Day, SinkName
+from hypaware_pipeline.model import DatasetName, Day, SinkName
 
 
 def rebuild_command(config: Path | None, names: Sequence[str], *, env: Mapping[str, str], yes: bool) -> int:
@@ -92,10 +93,23 @@ def _take(installation: Installation, ledger: Ledger, found: Sequence[SinkFound]
             said.left_out(f"sink {each.sink.name}: {each.sink.mask(str(error))}")
             continue
         typer.echo(f"{each.sink.name}: {counted(len(each.to_record()), 'receipt')} recorded")
+    _join(installation, ledger, {receipt.dataset for each in found for receipt in each.to_record()}, said)
     if earlier:
         move_first_day(installation, ledger, earlier)
         typer.echo(f"partitions begin on {earlier} now; reload the code location, or restart `hypaware-pipeline dev`, to see it")
     typer.echo("`hypaware-pipeline plan` says what is due now")
+
+
+def _join(installation: Installation, ledger: Ledger, datasets: Iterable[DatasetName], said: _Said) -> None:
+    """Compare what was recorded with the cache as it is, so that whatever vanishes from now on is known to have been removed."""
+    for dataset in sorted(datasets):
+        try:
+            join(installation.cache(), ledger, dataset, now=installation.clock())
+        except CacheError as error:
+            said.left_out(
+                f"{dataset}: its receipts could not be compared with the cache: {error}. Rows of these days that HypAware "
+                "removes stay at the sinks until `hypaware-pipeline resume SINK --accept-rewind`"
+            )
 
 
 def _agreed() -> bool:

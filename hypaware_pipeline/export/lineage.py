@@ -64,6 +64,19 @@ def follow(cache: "Cache", ledger: Ledger, dataset: DatasetName, *, now: dt.date
     return Followed(pin, chains)
 
 
+def join(cache: "Cache", ledger: Ledger, dataset: DatasetName, *, now: dt.datetime) -> None:
+    """Bring receipts that another ledger recorded to the chains of this one, on the days that are as they were exported.
+
+    Until then nothing proves that the cache is the one they speak of, and what vanishes from it stays at the sinks.
+
+    Raises:
+        CacheError, CursorSuperseded, LedgerError: as for `follow`.
+    """
+    followed = follow(cache, ledger, dataset, now=now)
+    chains = {source: each.chain for source, each in followed.chains.items()}
+    ledger.chains.join(dataset, chains, unchanged=_unchanged(followed.pin))
+
+
 def _unchanged(pin: "DatasetPin") -> Mapping[Day, Fingerprint]:
     return {day: summary.fingerprint for day, summary in pin.partitions().items()}
 

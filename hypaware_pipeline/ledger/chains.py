@@ -115,6 +115,19 @@ class Chains:
                 "time; nothing of this look was recorded. Try again"
             )
 
+    def join(self, dataset: DatasetName, chains: Mapping[SourceName, Chain], *, unchanged: Mapping[Day, Fingerprint]) -> None:
+        """Bring receipts that were recorded for another ledger to the chains of this one.
+
+        Args:
+            dataset: Theirs.
+            chains: On which each source was seen; a source that is on another by now is passed over.
+            unchanged: As for `move`, at that moment.
+        """
+        with self._in.writing() as connection:
+            standing = _standing(connection, dataset)
+            same = {source: chain for source, chain in chains.items() if source in standing and standing[source].chain == chain}
+            _bring_along(connection, dataset, same, unchanged)
+
     def preview(self, sink: SinkName, dataset: DatasetName | None = None) -> Mapping[DatasetName, Unproven]:
         """What `accept` would let go of, by dataset; those without anything are absent."""
         c = tables.receipts.c
