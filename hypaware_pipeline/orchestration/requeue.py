@@ -113,6 +113,6 @@ def _waiting(ledger: Ledger, assets: SinkAssets) -> str:
     """Why there is nothing to ask for now."""
     queue = list(ledger.retries.queue(assets.sink.name).values())
     given_up = stalls(queue)
-    waiting = [entry for entry in queue if not entry.given_up]
-    said = [f"{counted(len(waiting), 'day')} wait, the next until {min(entry.due_at for entry in waiting)}"] if waiting else []
+    turns = [max(entry.due_at, entry.requested_until or "") for entry in queue if not entry.given_up]
+    said = [f"{counted(len(turns), 'day')} to be tried again, the next at {min(turns)}"] if turns else []
     return "; ".join([*said, *map(str, given_up)]) or "no day waits to be tried again"
