@@ -6,9 +6,6 @@ again gives the same objects.
 Why the keys are noted before the first of them is written: an attempt that dies leaves objects which the next one need not write
 again, under names that nobody else would know. What a note names and the next receipt does not is removed.
 
-Why a balance is checked before an object becomes visible: a scan that lost a row, or found one twice, must leave the old object
-in place and say the numbers. The places of the rows are summed as well: so many rows are not enough, they must be those.
-
 Why a broken source does not stop the others: each source of a day has its own object. The readable ones are exported and
 recorded; what the sink has of the broken one stays, and the day counts as not exported until the source can be read.
 
@@ -26,22 +23,18 @@ for what the destination has been seen to have.
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from hypaware_pipeline.errors import BalanceBroken, CursorSuperseded, PinLost, SinkHalted, SourceUnreadable
-from hypaware_pipeline.export.leases import HeldLease
-from hypaware_pipeline.export.parking import Parked, RowSieve, find_refused, place_sum
+from hypaware_pipeline.export.deliver import PARKED_IN_RECEIPT, Delivery, Opened
 from hypaware_pipeline.export.reconcile import DayWork, Write, content_of, reconcile
 from hypaware_pipeline.export.situations import Situations
-from hypaware_pipeline.export.slices import SCAN_MEMORY_BYTES
 from hypaware_pipeline.ledger import Ledger, Recorded
 from hypaware_pipeline.ledger.schema import timestamp
 from hypaware_pipeline.model import (
@@ -55,19 +48,8 @@ from hypaware_pipeline.model import (
     SetAside,
     SourceName,
 )
-from hypaware_pipeline.plugins.contracts import Encoded
 from hypaware_pipeline.row_sets import pack
-from hypaware_pipeline.sinks.claims import DatasetClaim
 from hypaware_pipeline.sinks.configured import ConfiguredSink
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from hypaware_pipeline.cache.reader import DatasetPin, PinReader
-    from hypaware_pipeline.export.lineage import Followed
-
-PARKED_IN_RECEIPT = 100
-"""How many parked records a receipt names. It counts all of them."""
 
 
 class _SourceBroken(Exception):
@@ -76,58 +58,6 @@ class _SourceBroken(Exception):
     def __init__(self, source: SourceName, reason: str) -> None:
         super().__init__(reason)
         self.source = source
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A pin, opened for the days of one attempt, and the right to write them.
-
-    Attributes:
-        revision: Of what the sink has of the dataset, as it was before the pin was made.
-        lease: Held while a day is exported.
-        between: Called between batches; raises to end the export.
-    """
-
-    followed: "Followed"
-    revision: int
-    reader: "PinReader"
-    spill_dir: Path
-    claim: DatasetClaim
-    lease: HeldLease
-    between: Callable[[], None]
-    _read: set[tuple[Day, SourceName]] = field(default_factory=set)
-
-    @property
-    def pin(self) -> "DatasetPin":
-        """The pin."""
-        return self.followed.pin
-
-    def ensure_may_write(self) -> None:
-        """To be called before every write.
-
-        Raises:
-            ExportEnded, LeaseLost: nothing more may be written.
-        """
-        self.between()
-        self.lease.ensure_held()
-
-    @contextmanager
-    def rows(self, day: Day, write: Write) -> "Iterator[Iterator[pa.RecordBatch]]":
-        """The rows of a write. Whole sources of the days come from one pass over the files, the first time they are asked for."""
-        asked = (day, write.source)
-        if write.mask.all() and asked not in self._read:
-            self._read.add(asked)
-            yield self.reader.batches(day, write.source)
-            return
-        with self.again(day, write) as batches:
-            yield batches
-
-    @contextmanager
-    def again(self, day: Day, write: Write) -> "Iterator[Iterator[pa.RecordBatch]]":
-        """The rows of a write, read by themselves."""
-        only = {write.source: write.mask}
-        with self.pin.read([day], spill_dir=self.spill_dir, memory_bytes=SCAN_MEMORY_BYTES, only=only) as reader:
-            yield reader.batches(day, write.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,66 +159,28 @@ class DayExport:
         return {key for intent in intents for key in intent.keys}
 
     def _write_one(self, day: Day, write: Write, recorded: Recorded | None) -> _Written:
+        standing = partial(self.ledger.ensure_standing, self.sink.name, self.opened.pin.dataset.name, day, recorded)
         try:
-            return self._write_object(day, write, recorded)
+            delivered = Delivery(self.opened, self.sink.writer, day, standing).deliver(write)
         except SourceUnreadable as error:
             raise _SourceBroken(write.source, str(error)) from None
-
-    def _write_object(self, day: Day, write: Write, recorded: Recorded | None) -> _Written:
-        dataset = self.opened.pin.dataset
-        rows = write.rows
-        self.opened.ensure_may_write()
-        self.opened.claim.hold()
-        with self.opened.rows(day, write) as batches:
-            sieve = RowSieve(batches, dataset, write.source, name_at_most=PARKED_IN_RECEIPT, between=self.opened.between)
-
-            def confirm(encoded: Encoded) -> None:
-                self._ensure_balanced(day, write, sieve, encoded, place_sum(rows.places[write.mask]))
-                self.ledger.ensure_standing(self.sink.name, dataset.name, day, recorded)
-
-            stored, refused = self.sink.writer.write_object(
-                write.key,
-                columns=dataset.columns,
-                batches=sieve.batches(),
-                confirm=confirm,
-                fence=self.opened.ensure_may_write,
-            )
-        parked = Parked(sieve.parked_places, sieve.parked)
-        if refused:
-            room = PARKED_IN_RECEIPT - len(parked.named)
-            with self.opened.again(day, write) as batches:
-                found = find_refused(batches, dataset, write.source, refused, name_at_most=room)
-            parked = Parked([*parked.places, *found.places], [*parked.named, *found.named])
-        aside = np.isin(rows.places, np.array(parked.places, dtype=rows.places.dtype)) & write.mask
-        sent = write.mask & ~aside
+        sent = write.mask & ~delivered.aside
         file = None
-        if stored is not None:
+        if delivered.stored is not None:
             file = ExportedFile(
-                key=stored.key,
-                bytes=stored.bytes,
-                sha256=stored.sha256,
+                key=delivered.stored.key,
+                bytes=delivered.stored.bytes,
+                sha256=delivered.stored.sha256,
                 source=write.source,
                 generation=write.generation,
                 chain=write.chain,
-                content=content_of(rows, sent),
+                content=content_of(write.rows, sent),
                 row_set=pack(write.rows_of(sent)),
             )
-        if not aside.any():
+        if not delivered.aside.any():
             return _Written(file, None, ())
-        return _Written(file, SetAside("parked", write.source, write.generation, pack(write.rows_of(aside))), parked.named)
-
-    def _ensure_balanced(self, day: Day, write: Write, sieve: RowSieve, encoded: Encoded, places: int) -> None:
-        expected = int(write.mask.sum())
-        parked = len(sieve.parked_places)
-        accounted = encoded.rows + len(encoded.refused) + parked
-        if sieve.rows == accounted == expected and sieve.place_sum == places:
-            return
-        what = "" if sieve.rows != expected or accounted != expected else "; they are not the rows that were planned"
-        raise BalanceBroken(
-            f"{self.opened.pin.dataset.name} {day}, source '{write.source}': the row index counts {expected} rows, the scan read "
-            f"{sieve.rows}, of which {encoded.rows} were encoded, {len(encoded.refused)} refused and {parked} unreadable{what}; "
-            "the object at the destination was left as it is"
-        )
+        aside = SetAside("parked", write.source, write.generation, pack(write.rows_of(delivered.aside)))
+        return _Written(file, aside, delivered.named)
 
     # --- receipt ---------------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,8 @@ from datetime import datetime
 from functools import partial
 
 from hypaware_pipeline.errors import CursorSuperseded, ExportEnded, LeaseLost, PinLost, PipelineError, SinkHalted
-from hypaware_pipeline.export.day_export import DayExport, Opened
+from hypaware_pipeline.export.day_export import DayExport
+from hypaware_pipeline.export.deliver import Opened
 from hypaware_pipeline.export.leases import HeldLease, LeaseTerms
 from hypaware_pipeline.export.lineage import follow
 from hypaware_pipeline.export.slices import SCAN_MEMORY_BYTES, CacheSlice

@@ -27,6 +27,10 @@ class Parked:
     places: Sequence[int]
     named: Sequence[ParkedRecord]
 
+    def and_(self, others: "Parked") -> "Parked":
+        """Both."""
+        return Parked([*self.places, *others.places], [*self.named, *others.named])
+
 
 class RowSieve:
     """Passes the rows that could be read whole; counts all, and names the others.
