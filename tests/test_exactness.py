@@ -221,6 +221,20 @@ def test_a_migrated_source_gives_its_objects_up_to_the_new_one(cache, installati
     assert_nothing_is_due(installation)
 
 
+def test_what_retention_took_from_a_source_before_it_was_migrated_stays(cache, installation):
+    """A new row of the day was taken for the one that was gone, and its copy removed."""
+    cache.with_rows("logs", logs(0, 20 * HOURS), source="old")
+    installation.export()
+    cache.writer.retention(AT_NOON)
+    cache.writer.migrate("logs", "old", "new")
+    cache.with_rows("logs", logs(21 * HOURS), source="new")
+    let_deletions_settle(installation, cache)
+    installation.export()
+
+    assert numbered(installation) == [0, 20 * HOURS, 21 * HOURS]
+    assert_nothing_is_due(installation)
+
+
 def test_an_undated_row_goes_to_its_day_when_that_comes(cache, installation):
     cache.with_rows("logs", [*logs(0, timestamp=None), *logs(1, 2, day="2026-06-12")])
     installation.export()

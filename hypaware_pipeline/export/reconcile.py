@@ -14,6 +14,7 @@ Why an unchanged unit is not written again though its day is due: an hourly flus
 nor a restored cache a year of objects.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -180,7 +181,7 @@ class _Reconciliation:
             for generation, mask in identified.by_generation()
         }
         self._in_cache = _by_generation([(unit, rows) for unit, (rows, _) in self._cached.items()])
-        self._unclaimed = self._count_unclaimed(_by_generation(self._held.items()))
+        self._unclaimed: Counter[int] | None = None
         self._why = {unit: self._judge(unit) for unit in sorted(self._held)}
         self._staying = {unit: rows for unit, rows in self._held.items() if self._stays(unit)}
 
@@ -243,14 +244,23 @@ class _Reconciliation:
         """A source that is no more: its rows may have gone to another, as they were or, by migration, numbered anew."""
         if not len(lost):
             return Kept.NOTHING
-        if unit[0] in self._situation.migrated and len(lost) <= self._unclaimed:
-            self._unclaimed -= len(lost)
+        if unit[0] in self._situation.migrated and self._claim(Counter(lost.tokens.tolist())):
             return Kept.NOTHING
         return Kept.GONE
 
-    def _count_unclaimed(self, held: Mapping[Generation, Rows]) -> int:
-        """Rows of the cache that the sink has under no identity."""
-        return sum(len(rows.without(held.get(generation, Rows.none()))) for (_, generation), (rows, _) in self._cached.items())
+    def _claim(self, tokens: Counter[int]) -> bool:
+        """Whether rows of the cache that the sink has under no identity have these tokens; they are nobody else's then.
+
+        By their tokens and not by their number: what retention took before a migration is none of the rows that came since.
+        """
+        if self._unclaimed is None:
+            held = _by_generation(self._held.items())
+            new = (rows.without(held.get(generation, Rows.none())) for (_, generation), (rows, _) in self._cached.items())
+            self._unclaimed = Counter(token for rows in new for token in rows.tokens.tolist())
+        if tokens - self._unclaimed:
+            return False
+        self._unclaimed -= tokens
+        return True
 
     def _stays(self, unit: Unit) -> bool:
         """Whether what the sink has of a unit is left as it is, and at most added to."""
