@@ -277,6 +277,7 @@ class DatasetPin:
         spill_dir: Path,
         memory_bytes: int,
         only: Mapping[SourceName, np.ndarray] | None = None,
+        between: Callable[[], None] = lambda: None,
     ) -> AbstractContextManager["PinReader"]:
         """Open the rows of some days for reading; each row group that holds any of them is read once.
 
@@ -285,13 +286,14 @@ class DatasetPin:
             spill_dir: Where rows of days not asked yet may wait.
             memory_bytes: What sorting may hold at a time.
             only: With a single day: which of its rows, as masks over `rows_of`. A source that is not named gives all of them.
+            between: Called again and again while files are read, in any thread; what it raises ends the reading.
 
         Raises:
             ValueError: `only` does not fit the days.
         """
         if only is not None and (len(days) != 1 or not self._fits(days[0], only)):
             raise ValueError(f"masks of {sorted(only)} are not over the rows of {', '.join(days)}")
-        return PinReader(self, days, spill_dir=spill_dir, memory_bytes=memory_bytes, only=only or {})
+        return PinReader(self, days, spill_dir=spill_dir, memory_bytes=memory_bytes, only=only or {}, between=between)
 
     def _fits(self, day: Day, only: Mapping[SourceName, np.ndarray]) -> bool:
         rows = self.summary(day).rows_by_source
@@ -377,8 +379,10 @@ class PinReader:
         spill_dir: Path,
         memory_bytes: int,
         only: Mapping[SourceName, np.ndarray],
+        between: Callable[[], None],
     ) -> None:
         self._pin = pin
+        self._between = between
         self._days = frozenset(days)
         self.spill_dir = spill_dir
         self._memory_bytes = memory_bytes
@@ -420,7 +424,13 @@ class PinReader:
         if source not in self._scans:
             days = frozenset(day for day in self._days if source in self._pin.summary(day).rows_by_source)
             slices = self._pin.slices(source, days, self._only.get(source))
-            scan = Scan(self._pin.dataset, slices, spill_dir=self.spill_dir, memory_bytes=self._memory_bytes)
+            scan = Scan(
+                self._pin.dataset,
+                slices,
+                spill_dir=self.spill_dir,
+                memory_bytes=self._memory_bytes,
+                between=self._between,
+            )
             self._scans[source] = self._open.enter_context(scan)
         return self._scans[source]
 

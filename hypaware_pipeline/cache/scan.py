@@ -12,7 +12,7 @@ its columns costs as much as for thousands.
 Why reading and decoding have threads of their own: each of them, and sorting, is about a third of the work.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
@@ -69,10 +69,20 @@ class Scan:
         slices: The wanted rows, file by file; which file it is makes a row's place.
         spill_dir: Where a private directory may be made.
         memory_bytes: How much of a day is sorted in memory.
+        between: Called before every batch that is read; what it raises ends the reading.
     """
 
-    def __init__(self, dataset: Dataset, slices: Sequence[FileSlice], *, spill_dir: Path, memory_bytes: int) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        slices: Sequence[FileSlice],
+        *,
+        spill_dir: Path,
+        memory_bytes: int,
+        between: Callable[[], None] = lambda: None,
+    ) -> None:
         self._dataset = dataset
+        self._between = between
         self._slices = slices
         self._spill_dir = spill_dir
         self._memory_bytes = memory_bytes
@@ -162,6 +172,7 @@ class Scan:
                     group = left.pop(at)
                     position = group.first
                     for raw in file.batches(at, columns):
+                        self._between()
                         yield from _wanted_rows(raw, group, position, ordinal)
                         position += raw.num_rows
 

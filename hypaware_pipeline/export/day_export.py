@@ -35,6 +35,7 @@ from hypaware_pipeline.errors import BalanceBroken, CursorSuperseded, PinLost, S
 from hypaware_pipeline.export.deliver import PARKED_IN_RECEIPT, Delivery, Opened
 from hypaware_pipeline.export.reconcile import DayWork, Write, content_of, reconcile
 from hypaware_pipeline.export.situations import Situations
+from hypaware_pipeline.export.steps import Step
 from hypaware_pipeline.ledger import Ledger, Recorded
 from hypaware_pipeline.ledger.schema import timestamp
 from hypaware_pipeline.model import (
@@ -152,6 +153,7 @@ class DayExport:
         keys = {write.key for write in work.writes}
         if keys - self._noted(summary):
             self.ledger.intents.open(self.sink.name, summary.dataset, summary.day, str(uuid.uuid4()), sorted(keys))
+        self.opened.reached(Step.INTENDED)
 
     def _noted(self, summary: PartitionSummary) -> set[str]:
         """What attempts that no receipt ended may have written."""
@@ -222,9 +224,12 @@ class DayExport:
         self.opened.claim.hold()
         kept = {file.key for file in receipt.files}
         self.sink.writer.remove((key for key in sorted(left) if key not in kept), fence=fence)
+        self.opened.reached(Step.REMOVED)
         self.sink.writer.write_receipt(receipt, fence=fence)
+        self.opened.reached(Step.RECEIPTED)
         self._ensure_put(receipt)
         self.ledger.record(receipt, replaces=recorded)
+        self.opened.reached(Step.RECORDED)
 
     def _ensure_put(self, receipt: Receipt) -> None:
         """See that the receipt lies at the destination as it was put.

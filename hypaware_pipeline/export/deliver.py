@@ -22,6 +22,7 @@ from hypaware_pipeline.export.leases import HeldLease
 from hypaware_pipeline.export.parking import Parked, RowSieve, find_refused, place_sum
 from hypaware_pipeline.export.reconcile import Write
 from hypaware_pipeline.export.slices import SCAN_MEMORY_BYTES
+from hypaware_pipeline.export.steps import Reached, Step
 from hypaware_pipeline.model import Day, ParkedRecord, SourceName, StoredObject
 from hypaware_pipeline.plugins.contracts import Encoded, RefusedRow, SinkWriter
 from hypaware_pipeline.sinks.claims import DatasetClaim
@@ -44,6 +45,7 @@ class Opened:
         revision: Of what the sink has of the dataset, as it was before the pin was made.
         lease: Held while a day is exported.
         between: Called between batches; raises to end the export.
+        reached: Told of every step.
     """
 
     followed: "Followed"
@@ -53,6 +55,7 @@ class Opened:
     claim: DatasetClaim
     lease: HeldLease
     between: Callable[[], None]
+    reached: Reached
     _read: set[tuple[Day, SourceName]] = field(default_factory=set)
 
     @property
@@ -69,6 +72,15 @@ class Opened:
         self.between()
         self.lease.ensure_held()
 
+    def fence(self) -> None:
+        """The last question before an object is in place; see `Fence`.
+
+        Raises:
+            ExportEnded, LeaseLost: it may not be.
+        """
+        self.ensure_may_write()
+        self.reached(Step.WRITTEN)
+
     @contextmanager
     def rows(self, day: Day, write: Write) -> "Iterator[Iterator[pa.RecordBatch]]":
         """The rows of a write. Whole sources of the days come from one pass over the files, the first time they are asked for."""
@@ -84,7 +96,8 @@ class Opened:
     def again(self, day: Day, write: Write) -> "Iterator[Iterator[pa.RecordBatch]]":
         """The rows of a write, read by themselves."""
         only = {write.source: write.mask}
-        with self.pin.read([day], spill_dir=self.spill_dir, memory_bytes=SCAN_MEMORY_BYTES, only=only) as reader:
+        read = self.pin.read([day], spill_dir=self.spill_dir, memory_bytes=SCAN_MEMORY_BYTES, only=only, between=self.between)
+        with read as reader:
             yield reader.batches(day, write.source)
 
 
@@ -153,13 +166,15 @@ class Delivery:
             self._ensure_balanced(write, sieve, encoded)
             self.ensure_standing()
 
-        return self.writer.write_object(
+        written = self.writer.write_object(
             write.key,
             columns=self.opened.pin.dataset.columns,
             batches=sieve.batches(),
             confirm=confirm,
-            fence=self.opened.ensure_may_write,
+            fence=self.opened.fence,
         )
+        self.opened.reached(Step.STORED)
+        return written
 
     def _refused(self, write: Write, error: SinkRejected, sieve: RowSieve | None) -> list[RefusedRow]:
         """The rows a sink refused, if it was given them."""

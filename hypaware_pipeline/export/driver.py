@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from hypaware_pipeline.errors import CursorSuperseded, ExportEnded, LeaseLost, PinLost, PipelineError, SinkHalted
+from hypaware_pipeline.errors import CursorSuperseded, ExportEnded, LeaseLost, PinLost, PipelineError, SinkHalted, SinkRetryable
 from hypaware_pipeline.export.day_export import DayExport
 from hypaware_pipeline.export.deliver import Opened
 from hypaware_pipeline.export.leases import HeldLease, LeaseTerms
 from hypaware_pipeline.export.lineage import follow
 from hypaware_pipeline.export.slices import SCAN_MEMORY_BYTES, CacheSlice
+from hypaware_pipeline.export.steps import Reached, Step, pass_by
 from hypaware_pipeline.ledger import Ledger, PlanMemory
 from hypaware_pipeline.model import DatasetName, Day, DayOutcome, ExportBatch, ExportOptions, ExportResult
 from hypaware_pipeline.sinks.claims import DatasetClaim
@@ -38,8 +39,7 @@ HypAware keeps a replaced generation for an hour, and an export that overtook th
 
 HALTS_IN_A_ROW = 2
 """A sink that halts on one day is tried with the next: what stands in the way may be that day's alone (a file where its directory
-belongs). If it halts again, the remaining days are not tried, and the sink counts as halted; so it does if no other was asked
-for."""
+belongs). If it halts again, the remaining days are not tried, and the sink counts as halted."""
 
 _AGAIN = (PinLost, CursorSuperseded, LeaseLost)
 """What the export knew is no longer so: it looks at the cache again, and judges what is left by what it sees then."""
@@ -52,12 +52,14 @@ class Exporter:
     Attributes:
         clock: The time now, in UTC.
         terms: How it goes about the lease of its (sink, dataset).
+        reached: Told of every step.
     """
 
     sink: ConfiguredSink
     ledger: Ledger
     clock: Callable[[], datetime]
     terms: LeaseTerms = field(default_factory=partial(LeaseTerms.of, "an export"))
+    reached: Reached = pass_by
     _ended: threading.Event = field(default_factory=threading.Event, init=False, repr=False)
 
     def flush(self) -> None:
@@ -97,24 +99,26 @@ class Exporter:
             else:
                 return
         for day in remaining:
-            yield self._failed(rows.dataset, day, str(lost), seconds=0.0)
+            yield self._failed(rows.dataset, day, str(lost))
 
     def _export_pinned(self, rows: CacheSlice, days: Sequence[Day], claim: DatasetClaim) -> Iterator[DayOutcome]:
         memory = self.ledger.plan_memory(self.sink.name).get(rows.dataset, PlanMemory())
         followed = follow(rows.cache, self.ledger, rows.dataset, now=self.clock())
         lease = HeldLease(self.ledger.leases, self.sink.name, rows.dataset, self.terms, ended=self._ended)
         halts: list[str] = []
-        with followed.pin.read(days, spill_dir=rows.spill_dir, memory_bytes=SCAN_MEMORY_BYTES) as reader:
-            opened = Opened(followed, memory.revision, reader, rows.spill_dir, claim, lease, self._ensure_going)
+        going = self._ensure_going
+        read = followed.pin.read(days, spill_dir=rows.spill_dir, memory_bytes=SCAN_MEMORY_BYTES, between=going)
+        with read as reader:
+            opened = Opened(followed, memory.revision, reader, rows.spill_dir, claim, lease, going, self.reached)
             export = DayExport(self.sink, self.ledger, self.clock, opened)
             for day in days:
                 if self._ended.is_set():
-                    yield self._failed(rows.dataset, day, "the export was ended before this day was begun", seconds=0.0)
+                    yield self._failed(rows.dataset, day, "the export was ended before this day was begun")
                 elif len(halts) == HALTS_IN_A_ROW:
-                    yield self._failed(rows.dataset, day, halts[-1], seconds=0.0)
+                    yield self._failed(rows.dataset, day, halts[-1], retry_after_seconds=None)
                 else:
                     yield self._try(export, day, halts)
-        if halts and len(halts) == min(HALTS_IN_A_ROW, len(days)):
+        if len(halts) == HALTS_IN_A_ROW:
             self.ledger.retries.halt(self.sink.name, self.sink.mask(halts[-1]))
 
     def _try(self, export: DayExport, day: Day, halts: list[str]) -> DayOutcome:
@@ -127,6 +131,7 @@ class Exporter:
         dataset = export.opened.pin.dataset.name
         try:
             with export.opened.lease:
+                self.reached(Step.LEASED)
                 outcome = export.export(day, started)
             halts.clear()
             return outcome
@@ -135,7 +140,9 @@ class Exporter:
         except PipelineError as error:
             if isinstance(error, SinkHalted):
                 halts.append(str(error))
-            return self._failed(dataset, day, str(error), seconds=time.monotonic() - started)
+            wish = _wish(error)
+            seconds = time.monotonic() - started
+            return self._failed(dataset, day, str(error), seconds=seconds, retry_after_seconds=wish)
         except (Exception, SystemExit) as error:  # a plugin that exits ends its day, not the run
             trace = self.sink.mask(traceback.format_exc())
             log.error("exporting %s %s to %s\n%s", dataset, day, self.sink.name, trace)
@@ -147,5 +154,14 @@ class Exporter:
         if self._ended.is_set():
             raise ExportEnded("the export was ended before this day was done; nothing of it is recorded")
 
-    def _failed(self, dataset: DatasetName, day: Day, error: str, *, seconds: float) -> DayOutcome:
-        return DayOutcome(self.sink.name, dataset, day, "failed", None, self.sink.mask(error), seconds)
+    def _failed(
+        self, dataset: DatasetName, day: Day, error: str, *, seconds: float = 0.0, retry_after_seconds: float | None = 0.0
+    ) -> DayOutcome:
+        return DayOutcome(self.sink.name, dataset, day, "failed", None, self.sink.mask(error), seconds, retry_after_seconds)
+
+
+def _wish(error: PipelineError) -> float | None:
+    """When a day that failed so may be tried again, in seconds; None when that mends nothing."""
+    if isinstance(error, SinkRetryable):
+        return error.retry_after_seconds or 0.0
+    return None if isinstance(error, SinkHalted) else 0.0
