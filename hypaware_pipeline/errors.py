@@ -199,9 +199,10 @@ class SyncStalled(PipelineError):
     """Days of a (sink, dataset) were given up after so many attempts without progress."""
 
     def __init__(self, sink: str, dataset: str, *, restarts: int, reason: str) -> None:
+        how = f"after {restarts} attempts without progress" if restarts else "at once, since trying again mends nothing"
         super().__init__(
-            f"{sink}/{dataset} was given up after {restarts} attempts without progress: {reason}; mend the cause. Every "
-            f"scheduled tick tries one of its days, and `hypaware-pipeline resume {sink}` tries all of them at once"
+            f"{sink}/{dataset} was given up {how}: {reason}; mend the cause. Every scheduled tick tries one of its days, and "
+            f"`hypaware-pipeline resume {sink}` has all of them tried at once"
         )
         self.sink = sink
         self.dataset = dataset

@@ -454,6 +454,7 @@ class DayOutcome:
         receipt: Of what is at the destination now; None when nothing is.
         error: What is wrong and what to do; None when nothing is.
         seconds: Wall time spent on the day.
+        retry_after_seconds: Of a day that failed: it is not to be tried again sooner; None when trying again mends nothing.
     """
 
     sink: SinkName
@@ -463,6 +464,7 @@ class DayOutcome:
     receipt: Receipt | None
     error: str | None
     seconds: float
+    retry_after_seconds: float | None = 0.0
 
     @property
     def done(self) -> bool:

@@ -97,7 +97,7 @@ def test_a_failed_day_is_an_error_that_names_it_and_is_over_with_the_next_export
     (failed,) = evaluations(instance)
     assert (failed.passed, failed.severity) == (False, dg.AssetCheckSeverity.ERROR)
     assert list(failed.metadata["failed"].value) == ["2026-06-05"]
-    assert failed.description == "failed: 2026-06-05"
+    assert failed.description == "failed: 2026-06-05; given up: 2026-06-05"
     obstacle.unlink()
     run(installation, instance, "2026-06-05")
     tick(installation, instance)

@@ -174,7 +174,7 @@ def test_what_was_given_up_is_asked_for_no_more_and_said(installation, instance)
     assert not asked(evaluation)
     assert evaluation.skip_message == (
         f"feed/logs was given up after {ATTEMPTS} attempts without progress: 2 days, last {FIVE[1]}: dead for good; mend the "
-        "cause. Every scheduled tick tries one of its days, and `hypaware-pipeline resume feed` tries all of them at once"
+        "cause. Every scheduled tick tries one of its days, and `hypaware-pipeline resume feed` has all of them tried at once"
     )
 
 
@@ -269,6 +269,9 @@ def test_days_that_fail_in_a_run_are_queued_and_leave_the_queue_when_they_succee
     obstacle = in_the_way(installation, FIVE[1])
     assert run(installation, instance, *FIVE[:3]) == ["exported", "failed", "exported"]
     assert waiting(installation) == [(LOGS, FIVE[1], 0)]
+    with ledger_of(installation) as ledger:
+        assert ledger.retries.queue(FEED)[LOGS, FIVE[1]].given_up, "trying again mends nothing"
+        assert ledger.retries.halted() == {}, "one day that halts does not stand for the sink"
     obstacle.unlink()
     assert run(installation, instance, FIVE[1]) == ["exported"]
     assert waiting(installation) == []
@@ -300,6 +303,9 @@ def test_a_sink_that_halts_on_all_it_tries_is_halted_until_it_takes_something(in
     run(installation, instance, FIVE[4])
     with ledger_of(installation) as ledger:
         assert ledger.retries.halted() == {}
+        assert [(entry.day, entry.given_up) for entry in ledger.retries.queue(FEED).values()] == [
+            (day, False) for day in FIVE[3:0:-1]
+        ]
 
 
 def test_a_sink_that_cannot_be_built_is_halted_with_its_reason(home, cache, instance):

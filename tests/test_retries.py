@@ -192,6 +192,19 @@ def test_a_day_that_failed_so_often_is_given_up_and_no_other(ledger: Ledger, clo
     assert days(ledger.retries.due(FEED)) == [NEXT], "a scheduled tick tried it, in vain"
 
 
+def test_a_day_that_trying_again_does_not_mend_is_given_up_at_once_until_it_fails_otherwise(
+    ledger: Ledger, clock: AClock
+) -> None:
+    assert give_back(ledger, retry_after_seconds=None).given_up
+    clock.move(days=1)
+    assert ledger.retries.due(FEED) == []
+    give_back(ledger, NEXT)
+    record(ledger, NEXT)
+    assert days(ledger.retries.due(FEED)) == [DAY], "the destination lives"
+    give_back(ledger, retry_after_seconds=None)
+    assert not give_back(ledger).given_up
+
+
 def test_the_last_attempt_is_under_way_and_not_yet_given_up(ledger: Ledger, clock: AClock) -> None:
     give_back(ledger)
     for _ in range(ATTEMPTS):

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from hypaware_pipeline.export.status import Status, status_of
+from hypaware_pipeline.export.status import status_of
+from hypaware_pipeline.export.status_values import Status
 from hypaware_pipeline.model import DatasetName, Day, SinkName
 from tests.builders import CacheBuilder, a_cache, a_log
 from tests.command_line import ACommandLine
@@ -185,7 +186,7 @@ def test_what_is_wrong_with_a_dataset_is_said_in_its_line(run: ACommandLine, tmp
     (tmp_path / "home/out/feed/logs/day=2026-06-05").write_text("in the way")
     run("export", "--config", str(config))
     said = line_of(run("status", "--config", str(config))[1], "logs")
-    assert said.endswith("  2026-06-05 due, 1 day failed, 1 row parked, 1 source unreadable")
+    assert said.endswith("  2026-06-05 due, 1 day given up, 1 row parked, 1 source unreadable")
 
 
 def line_of(text: str, dataset: str) -> str:

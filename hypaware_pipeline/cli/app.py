@@ -144,6 +144,33 @@ def status(
     status_command(config, env=os.environ, as_json=as_json)
 
 
+@app.command()
+def pause(sink: Annotated[str, typer.Argument(metavar="SINK")], config: ConfigOption = None) -> None:
+    """Have nothing exported to a sink by itself until it is resumed."""
+    from hypaware_pipeline.cli.resume import pause_command
+
+    pause_command(config, sink, env=os.environ)
+
+
+@app.command()
+def resume(
+    sink: Annotated[str, typer.Argument(metavar="SINK")],
+    config: ConfigOption = None,
+    dataset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only this dataset; the sink itself stays as it is.")
+    ] = None,
+    accept_rewind: Annotated[
+        bool,
+        typer.Option("--accept-rewind", help="Also delete from the sink what vanished when the cache was reset or restored."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Accept that without asking.")] = False,
+) -> None:
+    """Have a halted or paused sink go on, and days that failed tried again at once."""
+    from hypaware_pipeline.cli.resume import resume_command
+
+    raise typer.Exit(resume_command(config, sink, dataset, env=os.environ, accept_rewind=accept_rewind, yes=yes))
+
+
 config_app = typer.Typer(help="The config file: its schema, and whether it is right.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 

@@ -18,7 +18,9 @@ from hypaware_pipeline.config import find_config_path
 from hypaware_pipeline.export.health import waiting_text
 from hypaware_pipeline.export.installation import Installation
 from hypaware_pipeline.export.outlook import counted, span
-from hypaware_pipeline.export.status import DatasetStatus, Status, status_of
+from hypaware_pipeline.export.status import status_of
+from hypaware_pipeline.export.status_values import DatasetStatus, SinkStatus, Status
+from hypaware_pipeline.ledger.schema import timestamp
 
 
 def status_command(config: Path | None, *, env: Mapping[str, str], as_json: bool) -> None:
@@ -48,7 +50,8 @@ def _table(status: Status) -> Table:
     table.columns[1].no_wrap = True
     for sink in status.sinks:
         tick = f"next tick {_minute(sink.next_tick.isoformat())}" if sink.next_tick else "no schedule"
-        table.add_row(Text(sink.name, "bold"), tick)
+        alone = ", ".join(how for how, hold in (("halted", sink.halted), ("paused", sink.paused)) if hold)
+        table.add_row(Text(sink.name, "bold"), tick, Text(alone, "red" if sink.halted else "yellow"))
         for each in sink.datasets:
             exported = f"exported {_minute(each.last_export.at)}" if each.last_export else "never exported"
             table.add_row(Padding(Text(each.dataset), (0, 0, 0, 2)), exported, _standing(each))
@@ -58,13 +61,17 @@ def _table(status: Status) -> Table:
 def _standing(each: DatasetStatus) -> Text:
     """How a dataset stands at a sink, in a few words."""
     verdict, due = each.verdict, len(each.outlook.due)
+    given_up = len(verdict.given_up)
+    failed = len(verdict.failed) - given_up
     said = [
         "unreadable" if verdict.error else "",
         f"{due} days due from {each.oldest_due}" if due > 1 else "",
         f"{each.oldest_due} due" if due == 1 else "",
-        f"{counted(len(verdict.failed), 'day')} failed" if verdict.failed else "",
+        f"{counted(failed, 'day')} failed" if failed else "",
+        f"{counted(given_up, 'day')} given up" if given_up else "",
         f"{counted(sum(verdict.parked.values()), 'row')} parked" if verdict.parked else "",
         f"{counted(len(verdict.unreadable), 'source')} unreadable" if verdict.unreadable else "",
+        f"{counted(each.unproven.rows, 'row')} vanished without proof" if each.unproven else "",
     ]
     text = ", ".join(filter(None, said)) or "up to date"
     return Text(text, "red" if verdict.severe else "" if verdict.passed else "yellow")
@@ -74,6 +81,10 @@ def _lines(status: Status, installation: Installation) -> Iterator[str]:
     """What a table has no room for."""
     for name, errors in status.broken.items():
         yield f"sink {name} cannot be used: {'; '.join(str(error) for error in errors)}"
+    for sink in status.sinks:
+        yield from _said_of_sink(sink)
+    for chain in status.chains:
+        yield f"source '{chain.source}' of {chain.dataset}, {_minute(chain.since)}: {chain.note}"
     for each in status.datasets():
         yield from (f"{each.sink}/{each.dataset}{said}" for said in _said_of(each))
     if status.beginnings.note:
@@ -83,11 +94,31 @@ def _lines(status: Status, installation: Installation) -> Iterator[str]:
             yield f"spool of {spool.dataset}: {waiting_text(spool.bytes, spool.since, installation.clock())}"
 
 
+def _said_of_sink(sink: SinkStatus) -> Iterator[str]:
+    if sink.halted:
+        yield (
+            f"{sink.name} is halted since {_minute(sink.halted.since)}: {sink.halted.reason}; when that is mended, run "
+            f"`hypaware-pipeline resume {sink.name}`. Until then a tick tries one day"
+        )
+    if sink.paused:
+        yield (
+            f"{sink.name} is paused since {_minute(sink.paused.since)}, so nothing is exported by itself; "
+            f"`hypaware-pipeline resume {sink.name}` ends that"
+        )
+
+
 def _said_of(each: DatasetStatus) -> Iterator[str]:
     if each.verdict.error:
         yield f": {each.verdict.error}"
     if each.last_failure:
         yield f" {each.last_failure.day} failed at {_minute(each.last_failure.at)}: {each.last_failure.reason}"
+    yield from _said_of_retries(each)
+    yield from _said_of_writing(each)
+    if each.unproven:
+        yield (
+            f": {counted(each.unproven.rows, 'row')} of {counted(each.unproven.days, 'day')} that the cache has no more stay at "
+            f"the sink; `hypaware-pipeline resume {each.sink} --accept-rewind` lets them go"
+        )
     for source, reason in sorted(each.verdict.unreadable.items()):
         yield f": source '{source}' cannot be read: {reason}"
     if each.unscheduled:
@@ -95,6 +126,24 @@ def _said_of(each: DatasetStatus) -> Iterator[str]:
     if each.outlook.early:
         early = [entry.day for entry in each.outlook.early]
         yield f": before the first day: {span(early)}; `hypaware-pipeline first-day {early[0]}` moves it"
+
+
+def _said_of_retries(each: DatasetStatus) -> Iterator[str]:
+    waiting = len(each.retries) - each.given_up
+    if waiting and each.next_retry:
+        yield f": {counted(waiting, 'day')} to be tried again, the next at {_minute(each.next_retry)}; an export tries them now"
+    if each.stall:
+        yield f" {str(each.stall).removeprefix(f'{each.sink}/{each.dataset} ')}"
+
+
+def _said_of_writing(each: DatasetStatus) -> Iterator[str]:
+    if each.lease:
+        yield f" is being written by {each.lease.holder}, since {_minute(timestamp(each.lease.taken_at))}"
+    for intent in each.intents:
+        yield (
+            f" {intent.day}: an export began to write {counted(len(intent.keys), 'object')} at {_minute(intent.opened_at)} and "
+            "did not end; the next export of the day puts that in order"
+        )
 
 
 def _minute(at: str) -> str:

@@ -39,15 +39,10 @@ class Turn:
     said: Sequence[str]
 
 
-def settle(ledger: Ledger, outcome: DayOutcome, *, retry_after_seconds: float | None = None) -> None:
+def settle(ledger: Ledger, outcome: DayOutcome) -> None:
     """Remember what became of a day: one that failed is tried again, one of which nothing is left to do is not.
 
     A ledger that does not take it must not cost the days that follow: the run says it as well.
-
-    Args:
-        ledger: Where.
-        outcome: What became of it.
-        retry_after_seconds: The destination's own wish: not tried again sooner.
     """
     of = outcome.sink, outcome.dataset, outcome.day
     reason = outcome.error or outcome.status
@@ -57,7 +52,7 @@ def settle(ledger: Ledger, outcome: DayOutcome, *, retry_after_seconds: float | 
         else:
             ledger.record_failure(*of, reason)
         if outcome.status == "failed":
-            ledger.retries.give_back(*of, reason, retry_after_seconds=retry_after_seconds)
+            ledger.retries.give_back(*of, reason, retry_after_seconds=outcome.retry_after_seconds)
     except LedgerError as error:
         log.warning("%s/%s %s: what became of it was not recorded: %s", *of, error)
 

@@ -4,7 +4,8 @@ Why days of today and yesterday may be due: they change while they are written, 
 that is still due is one that no tick took.
 
 Why parked rows are a warning and unreadable sources an error: a parked row is accounted for, with its reason in the receipt; of a
-source that cannot be read nobody knows what is missing.
+source that cannot be read nobody knows what is missing. Rows that vanished without proof are at the sink; somebody has to say
+whether they are to stay.
 """
 
 import datetime as dt
@@ -17,7 +18,8 @@ from hypaware_pipeline.export.installation import Installation
 from hypaware_pipeline.export.outlook import counted, span
 from hypaware_pipeline.export.survey import DatasetPlan, survey
 from hypaware_pipeline.ledger import Failure, Ledger, ReceiptKey
-from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName, date_of, day_of
+from hypaware_pipeline.ledger.retries import Hold, Retry
+from hypaware_pipeline.model import UNDATED, DatasetName, Day, Kept, SinkName, date_of, day_of
 
 _NAMED_AT_MOST = 50
 """How many days or reasons a verdict names. It counts all."""
@@ -33,6 +35,9 @@ class Verdict:
         waiting: Days before yesterday that are due, and have not failed, in order.
         parked: Rows at the sink's account that were refused, by day.
         unreadable: Sources whose rows are missing, with the reason.
+        halted: Why and since when the sink is halted; None when it is not.
+        given_up: Days that failed so often that only a scheduled tick tries them, in order.
+        unproven: Rows that vanished from the cache without proof that it removed them, and stay at the sink, by day.
     """
 
     sink: SinkName
@@ -42,26 +47,32 @@ class Verdict:
     waiting: Sequence[Day] = ()
     parked: Mapping[Day, int] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    halted: Hold | None = None
+    given_up: Sequence[Day] = ()
+    unproven: Mapping[Day, int] = field(default_factory=dict)
 
     @property
     def severe(self) -> bool:
         """Whether rows may be missing at the sink that no later tick will bring by itself."""
-        return bool(self.error or self.failed or self.unreadable)
+        return bool(self.error or self.failed or self.unreadable or self.halted)
 
     @property
     def passed(self) -> bool:
         """Whether nothing is wrong."""
-        return not (self.severe or self.waiting or self.parked)
+        return not (self.severe or self.waiting or self.parked or self.unproven)
 
     def sentence(self) -> str:
         """What there is to say, in a line. It names dates: a relative one would be read on another day."""
         if self.error is not None:
             return self.error
         said = [
+            f"halted since {self.halted.since}: {self.halted.reason}" if self.halted else "",
             f"failed: {span(sorted(self.failed))}" if self.failed else "",
+            f"given up: {span(self.given_up)}" if self.given_up else "",
             f"waiting for an export: {span(self.waiting)}" if self.waiting else "",
             f"parked: {counted(sum(self.parked.values()), 'row')}" if self.parked else "",
             f"unreadable: {counted(len(self.unreadable), 'source')}" if self.unreadable else "",
+            f"vanished without proof: {counted(sum(self.unproven.values()), 'row')}" if self.unproven else "",
         ]
         return "; ".join(filter(None, said)) or "everything that is due was exported"
 
@@ -76,6 +87,12 @@ class Verdict:
             "parked": _first(self.parked),
             "parked_rows": sum(self.parked.values()),
             "unreadable": _first(self.unreadable),
+            "halted_since": self.halted.since if self.halted else None,
+            "halted": self.halted.reason if self.halted else None,
+            "given_up": list(self.given_up[:_NAMED_AT_MOST]),
+            "given_up_days": len(self.given_up),
+            "unproven": _first(self.unproven),
+            "unproven_rows": sum(self.unproven.values()),
         }
         return {key: value for key, value in said.items() if value}
 
@@ -86,6 +103,8 @@ class Records:
 
     failures: Mapping[tuple[DatasetName, Day], Failure]
     receipts: Mapping[tuple[DatasetName, Day], ReceiptKey]
+    queue: Mapping[tuple[DatasetName, Day], Retry]
+    halted: Hold | None
 
     @classmethod
     def of(cls, ledger: Ledger, sink: SinkName) -> "Records":
@@ -94,7 +113,12 @@ class Records:
         Raises:
             LedgerUnreadable: the ledger cannot be read.
         """
-        return cls(ledger.failures(sink), ledger.fingerprints(sink))
+        retries = ledger.retries
+        return cls(ledger.failures(sink), ledger.fingerprints(sink), retries.queue(sink), retries.halted().get(sink))
+
+    def given_up(self, dataset: DatasetName, day: Day) -> bool:
+        """Whether only a scheduled tick tries a day."""
+        return (dataset, day) in self.queue and self.queue[dataset, day].given_up
 
 
 def judge(
@@ -137,13 +161,21 @@ def verdict_of(plan: DatasetPlan, records: Records, *, since: Day, today: Day) -
     }
     yesterday = day_of(date_of(today) - dt.timedelta(days=1))
     waiting = [entry.day for entry in due if entry.day != UNDATED and since <= entry.day < yesterday and entry.day not in failed]
-    parked = {
-        day: key.parked_rows for (dataset, day), key in records.receipts.items() if dataset == plan.dataset and key.parked_rows
-    }
+    receipts = {day: key for (dataset, day), key in records.receipts.items() if dataset == plan.dataset}
     unreadable: dict[str, str] = {str(source): reason for source, reason in plan.unreadable.items()}
     for entry in plan.days:
         unreadable.update((str(source), reason) for source, reason in entry.unreadable.items())
-    return Verdict(plan.sink, plan.dataset, failed=failed, waiting=waiting, parked=parked, unreadable=unreadable)
+    return Verdict(
+        plan.sink,
+        plan.dataset,
+        failed=failed,
+        waiting=waiting,
+        parked={day: key.parked_rows for day, key in receipts.items() if key.parked_rows},
+        unreadable=unreadable,
+        halted=records.halted,
+        given_up=[day for day in sorted(failed) if records.given_up(plan.dataset, day)],
+        unproven={day: key.kept_rows for day, key in receipts.items() if key.kept is Kept.UNPROVEN},
+    )
 
 
 def _first(found: Mapping[Any, Any]) -> dict[Any, Any]:

@@ -52,6 +52,7 @@ class Retry:
         reason: Of its last failure.
         due_at: Not before.
         requested_until: Until when it counts as asked for; None when it is not.
+        hopeless: Whether trying again mends nothing.
     """
 
     sink: SinkName
@@ -62,11 +63,12 @@ class Retry:
     failed_at: str
     due_at: str
     requested_until: str | None
+    hopeless: bool
 
     @property
     def given_up(self) -> bool:
         """Whether it waits for a scheduled tick, or for somebody."""
-        return self.attempt >= ATTEMPTS and self.requested_until is None
+        return (self.hopeless or self.attempt >= ATTEMPTS) and self.requested_until is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class Retries:
     # --- the queue -------------------------------------------------------------------------------------------------------------
 
     def give_back(
-        self, sink: SinkName, dataset: DatasetName, day: Day, reason: str, *, retry_after_seconds: float | None = None
+        self, sink: SinkName, dataset: DatasetName, day: Day, reason: str, *, retry_after_seconds: float | None = 0.0
     ) -> None:
         """Put a day that failed into the queue, or back into it.
 
@@ -104,14 +106,17 @@ class Retries:
             dataset: Its dataset.
             day: The day.
             reason: Why it failed.
-            retry_after_seconds: The destination's own wish: not sooner.
+            retry_after_seconds: The destination's own wish: not sooner. None when trying again mends nothing; then it is given up
+                at once.
         """
         key, now = _key(sink, dataset, day), self._in.clock()
         with self._in.writing() as connection:
             attempt = connection.execute(sa.select(retries.c.attempt).where(matches(retries, key))).scalar() or 0
             wait = max(_CHANCE.uniform(0, longest_back_off(attempt)), retry_after_seconds or 0)
-            values = {"attempt": attempt, "reason": storable(reason), "failed_at": timestamp(now), "requested_until": None}
-            upsert(connection, retries, key, {**values, "due_at": timestamp(now + dt.timedelta(seconds=wait))})
+            due_at = timestamp(now + dt.timedelta(seconds=wait))
+            values = {"attempt": attempt, "reason": storable(reason), "failed_at": timestamp(now), "due_at": due_at}
+            hopeless = retry_after_seconds is None
+            upsert(connection, retries, key, {**values, "requested_until": None, "hopeless": hopeless})
 
     def queue(self, sink: SinkName) -> Mapping[tuple[DatasetName, Day], Retry]:
         """All days of a sink that are to be tried again, the newest first and undated rows last. An expired claim is none."""
@@ -186,10 +191,10 @@ class Retries:
             sink: Which sink.
             dataset: Only days of this one; the sink stays halted or paused then.
         """
-        now = self._in.now()
+        again = _again(self._in.now())
         which = {"sink": sink, **({"dataset": dataset} if dataset is not None else {})}
         with self._in.writing() as connection:
-            days = connection.execute(retries.update().where(matches(retries, which)).values(attempt=0, due_at=now)).rowcount
+            days = connection.execute(retries.update().where(matches(retries, which)).values(again)).rowcount
             ended = set()
             if dataset is None:
                 ended = set(connection.scalars(sa.select(holds.c.kind).where(holds.c.sink == sink)))
@@ -212,8 +217,14 @@ def day_recorded(connection: sa.Connection, sink: SinkName, dataset: DatasetName
     """A day was exported: it leaves the queue, its sink works, and what was given up of its dataset is tried again."""
     connection.execute(holds.delete().where(matches(holds, {"sink": sink, "kind": "halted"})))
     if connection.execute(retries.delete().where(matches(retries, _key(sink, dataset, day)))).rowcount:
-        given_up = sa.and_(matches(retries, {"sink": sink, "dataset": dataset}), retries.c.attempt >= ATTEMPTS)
-        connection.execute(retries.update().where(given_up).values(attempt=0, due_at=now))
+        given_up = sa.or_(retries.c.attempt >= ATTEMPTS, retries.c.hopeless)
+        of_dataset = matches(retries, {"sink": sink, "dataset": dataset})
+        connection.execute(retries.update().where(of_dataset, given_up).values(_again(now)))
+
+
+def _again(now: str) -> dict[str, Any]:
+    """From the beginning, at once."""
+    return {"attempt": 0, "due_at": now, "hopeless": False}
 
 
 def _key(sink: SinkName, dataset: DatasetName, day: Day) -> dict[str, Any]:

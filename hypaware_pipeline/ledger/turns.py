@@ -32,8 +32,9 @@ retries = sa.Table(
     sa.Column("failed_at", sa.String(24), nullable=False),
     sa.Column("due_at", sa.String(24), nullable=False),
     sa.Column("requested_until", sa.String(24)),
+    sa.Column("hopeless", sa.Boolean, nullable=False),
 )
-"""The retry queue: days that failed, until they are exported."""
+"""The retry queue: days that failed, until they are exported. `hopeless`: trying again mends nothing."""
 
 holds = sa.Table(
     "holds",

@@ -166,7 +166,8 @@ class SinkIOManager(dg.ConfigurableIOManager):
             name, reason = SinkName(self.sink), str(error)
             ledger.retries.halt(name, reason)
             for day in rows.days:
-                settle(ledger, DayOutcome(name, rows.dataset, day, "failed", None, reason, seconds=0.0))
+                outcome = DayOutcome(name, rows.dataset, day, "failed", None, reason, seconds=0.0, retry_after_seconds=None)
+                settle(ledger, outcome)
             keys = dg.MetadataValue.json(sorted(context.asset_partition_keys))
             raise dg.Failure(reason, metadata={"retry_partitions": keys}, allow_retries=False) from None
 

@@ -82,8 +82,10 @@ def check_sensor(installation: Installation, sinks: Sequence[SinkAssets], names:
             return None
         with installation.open_ledger() as ledger:
             memories = {each.sink.name: ledger.plan_memory(each.sink.name) for each in sinks}
+            alone = [[sink, hold.since, hold.reason] for sink, hold in ledger.retries.halted().items()]
+            given_up = [[sink, *of] for sink in memories for of, retry in ledger.retries.queue(sink).items() if retry.given_up]
         revisions = [[sink, dataset, memory.revision] for sink, of in memories.items() for dataset, memory in sorted(of.items())]
-        return _digest([known, revisions])
+        return _digest([known, revisions, alone, given_up])
 
     return _sensor(
         names.plain("judge_exports"),
