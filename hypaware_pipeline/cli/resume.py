@@ -87,8 +87,8 @@ def _said(released: Released, sink: SinkName) -> Iterator[str]:
         yield "no longer paused"
     if released.days:
         yield (
-            f"{counted(released.days, 'day')} that failed are tried again by the daemon within a minute, or at once by "
-            f"`hypaware-pipeline export {sink}`"
+            f"{counted(released.days, 'day')} to be tried again: by the daemon within a minute, or now by `hypaware-pipeline "
+            f"export {sink}`"
         )
     if not (released.halted or released.paused or released.days):
         yield "nothing stood in its way, and no day waited to be tried again"
