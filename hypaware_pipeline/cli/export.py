@@ -10,7 +10,7 @@ from pathlib import Path
 from hypaware_pipeline.cli.agenda import Selection, agenda_of
 from hypaware_pipeline.cli.reporting import Report
 from hypaware_pipeline.config import find_config_path
-from hypaware_pipeline.errors import RunStorageFailed
+from hypaware_pipeline.errors import ExportEnded, RunStorageFailed
 from hypaware_pipeline.export.installation import Installation, build_sink
 from hypaware_pipeline.export.leases import RUN_WAITS_SECONDS
 from hypaware_pipeline.export.plan import PlannedDay
@@ -61,7 +61,7 @@ def export_due(
     if agenda.due:
         try:
             _run(installation, agenda.due, report, env=env, wait_seconds=wait_seconds)
-        except RunStorageFailed as error:
+        except (RunStorageFailed, ExportEnded) as error:
             report.runs_broke(str(error))
     report.finish()
     return report.exit_code

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from hypaware_pipeline.config.names import distinct_slug
+from hypaware_pipeline.errors import ExportEnded
 from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.export.installation import Installation
 from hypaware_pipeline.export.leases import RUN_WAITS_SECONDS
@@ -62,6 +63,7 @@ def run_requests(
 
     Raises:
         BadRequest: a day has no partition, or the clock stands before all of them.
+        ExportEnded: a signal ended a run; what it did was reported, and no other was begun.
     """
     counted = _Counting(observer)
     blueprint, names = Blueprint.draw(installation), Names()
@@ -87,6 +89,8 @@ def run_requests(
             broke = not result.success and counted.days == 0
             covered = [day for day in request.days if first <= partition_of(day, begins) <= last]
             yield RunReport(request, covered, result.run_id, _first_error(result) if broke else None)
+            if _interrupted(result):
+                raise ExportEnded("the export was ended by a signal; what is not exported is due as before")
 
 
 class _Counting:
@@ -99,6 +103,12 @@ class _Counting:
     def __call__(self, outcome: DayOutcome) -> None:
         self.days += 1
         self._observer(outcome)
+
+
+def _interrupted(result: dg.ExecuteInProcessResult) -> bool:
+    """Whether a signal ended a run. Dagster reports that as a failure like any other."""
+    errors = (getattr(event.event_specific_data, "error", None) for event in result.all_events if event.is_failure)
+    return any(error.cls_name == dg.DagsterExecutionInterruptedError.__name__ for error in errors if error is not None)
 
 
 def _first_error(result: dg.ExecuteInProcessResult) -> str:
