@@ -76,30 +76,30 @@ class World:
 
     def append(self, place: Place, rows: Sequence[Row], *, writer: int = 0, sequence: Sequence[int | None] | None = None) -> None:
         """One flush."""
+        self._still = False
         dataset, source = place
         self.writers[writer].append(dataset, source, rows, with_sequence=source != OLD, sequence=sequence)
         marks = [row[MARKED[dataset]] for row in rows]
         self.account.add(place, marks)
         self.numbered |= {mark for mark, number in zip(marks, sequence or [1] * len(marks), strict=True) if number is not None}
-        self._still = False
 
     def purge(self, place: Place, marks: Sequence[Mark], between: Step | None = None) -> None:
         """Somebody deletes rows, one a commit."""
+        self._still = False
         cutoff = self._cutoffs.get(place[0])
         frozen = [mark for mark in marks if cutoff and (moment := self._moments[mark]) and _midnight(moment) < cutoff]
         self.account.purge(place, marks, frozen=frozen)
         self.writers[0].delete(*place, _marked(place, marks), on_commit=between, rows_per_commit=1)
-        self._still = False
 
     def retain(self, dataset: str, days: int, between: Step | None = None) -> None:
         """Retention deletes what is more than so many days old, a few rows a commit."""
+        self._still = False
         cutoff = self.clock.moment - dt.timedelta(days=days)
         self._cutoffs[dataset] = max(cutoff, self._cutoffs.get(dataset, cutoff))
         dated = {mark: moment for mark, moment in self._moments.items() if moment and dataset_of(mark) == dataset}
         self.account.freeze([mark for mark, moment in dated.items() if _midnight(moment) < cutoff])
         self.writers[0].retention(cutoff, datasets=[dataset], on_commit=between, rows_per_commit=2)
         self.account.remove(dataset, [mark for mark, moment in dated.items() if moment < cutoff])
-        self._still = False
 
     def compact(self, place: Place) -> None:
         """A table is written anew."""
@@ -108,11 +108,11 @@ class World:
 
     def settle(self, place: Place, mark: Mark) -> None:
         """A compaction gives a message another identity."""
+        self._still = False
         identity = f"{mark}#{next(self._numbers)}"
         self.writers[0].settle(*place, _marked(place, [mark]), part_id=identity)
         self.account.compact(place)
         self._identities[mark] = identity
-        self._still = False
 
     def expire(self, place: Place, *, retired: bool) -> None:
         """Old snapshots are forgotten, or replaced generations deleted."""
@@ -123,6 +123,7 @@ class World:
 
     def move(self, place: Place, source: str, marks: Sequence[Mark], between: Step | None = None) -> None:
         """Rows go to another source, which holds them for a moment as well as the first, which is then written anew."""
+        self._still = False
         to = (place[0], source)
         rows = Counter({mark: self.account.live[place][mark] for mark in marks})
 
@@ -134,15 +135,14 @@ class World:
         self.writers[0].move(*place, source, _marked(place, marks), on_commit=copied)
         self.account.take(place, marks)
         self.account.compact(place)
-        self._still = False
 
     def migrate(self, place: Place, source: str) -> None:
         """A whole source goes to another. HypAware does so once with the sources of an old layout."""
+        self._still = False
         self.writers[0].migrate(*place, source)
         self.account.add((place[0], source), self.account.live.pop(place).elements())
         self.account.break_off([place[0]])
         self.migrated.add(place)
-        self._still = False
 
     # --- what befalls the cache -----------------------------------------------------------------------------------------------
 
