@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -85,6 +87,27 @@ def test_while_a_block_runs_a_signal_closes_it_and_does_what_it_did_before_after
         assert came.is_set()
         closed.append("went on")
     assert closed == ["closed", "went on"]
+
+
+def test_what_does_not_come_to_its_end_is_broken_off_after_a_while() -> None:
+    """A store that hangs."""
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), closed_by_signals(lambda: None, grace_seconds=0.1):  # noqa: PT012
+        signal.raise_signal(signal.SIGINT)
+        threading.Event().wait(60)
+        raise AssertionError("it hung for a minute")
+    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+def test_in_another_thread_nothing_changes() -> None:
+    def handlers() -> list[Any]:
+        with closed_by_signals(lambda: None):
+            return [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)]
+
+    before = [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)]
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(handlers).result(60) == before
 
 
 def test_a_second_signal_is_heeded_at_once() -> None:
