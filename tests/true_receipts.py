@@ -10,12 +10,11 @@ from functools import partial
 
 from hypaware_pipeline.cache.reader import Cache
 from hypaware_pipeline.export.lineage import follow
-from hypaware_pipeline.export.reconcile import DayWork, Write, content_of, reconcile
+from hypaware_pipeline.export.reconcile import DayWork, Write, reconcile
 from hypaware_pipeline.export.situations import Situations
 from hypaware_pipeline.ledger import Ledger
 from hypaware_pipeline.ledger.schema import timestamp
 from hypaware_pipeline.model import DatasetName, Day, ExportedFile, Part, PartitionSummary, Receipt, StoredObject
-from hypaware_pipeline.row_sets import pack
 from hypaware_pipeline.sinks.configured import ConfiguredSink
 
 Put = Callable[[str], StoredObject]
@@ -68,6 +67,6 @@ def _file(write: Write, stored: StoredObject) -> ExportedFile:
         source=write.source,
         generation=write.generation,
         chain=write.chain,
-        content=content_of(write.rows, write.mask),
-        row_set=pack(write.rows_of(write.mask)),
+        content=write.content,
+        row_set=write.row_set,
     )

@@ -29,11 +29,9 @@ from datetime import datetime
 from functools import partial
 from typing import Literal
 
-import numpy as np
-
 from hypaware_pipeline.errors import BalanceBroken, CursorSuperseded, PinLost, SinkHalted, SourceUnreadable
 from hypaware_pipeline.export.deliver import PARKED_IN_RECEIPT, Delivery, Opened
-from hypaware_pipeline.export.reconcile import DayWork, Write, content_of, reconcile
+from hypaware_pipeline.export.reconcile import DayWork, Identities, Situation, Write, identities_of, reconcile
 from hypaware_pipeline.export.situations import Situations
 from hypaware_pipeline.export.steps import Step
 from hypaware_pipeline.ledger import Ledger, Recorded
@@ -49,7 +47,6 @@ from hypaware_pipeline.model import (
     SetAside,
     SourceName,
 )
-from hypaware_pipeline.row_sets import pack
 from hypaware_pipeline.sinks.configured import ConfiguredSink
 
 
@@ -127,14 +124,22 @@ class DayExport:
         repair = standing is not None and standing.fingerprint == summary.fingerprint
         broken: dict[SourceName, str] = {}
         written: dict[str, tuple[Write, _Written]] = {}
+        name = partial(self._name, day)
         while True:
-            situation = situations.of(day, standing, broken=broken, repair=repair)
-            work = reconcile(situation, partial(self._name, day))
+            situation = partial(situations.of, day, standing, broken=dict(broken), repair=repair)
+            work = reconcile(situation(), name)
             self._note(summary, work)
+            delivery = Delivery(
+                self.opened,
+                self.sink.writer,
+                day,
+                partial(self.ledger.ensure_standing, self.sink.name, summary.dataset, day, recorded),
+                partial(_identities, situation, name),
+            )
             try:
                 for write in work.writes:
-                    if write.key not in written or not np.array_equal(written[write.key][0].mask, write.mask):
-                        written[write.key] = write, self._write_one(day, write, recorded)
+                    if write.key not in written or written[write.key][0].row_set != write.row_set:
+                        written[write.key] = write, self._write_one(delivery, write)
             except _SourceBroken as error:
                 broken[error.source] = str(error)
                 summary = self.opened.pin.without(day, broken)
@@ -160,13 +165,11 @@ class DayExport:
         intents = self.ledger.intents.of(self.sink.name, summary.dataset, summary.day)
         return {key for intent in intents for key in intent.keys}
 
-    def _write_one(self, day: Day, write: Write, recorded: Recorded | None) -> _Written:
-        standing = partial(self.ledger.ensure_standing, self.sink.name, self.opened.pin.dataset.name, day, recorded)
+    def _write_one(self, delivery: Delivery, write: Write) -> _Written:
         try:
-            delivered = Delivery(self.opened, self.sink.writer, day, standing).deliver(write)
+            delivered = delivery.deliver(write)
         except SourceUnreadable as error:
             raise _SourceBroken(write.source, str(error)) from None
-        sent = write.mask & ~delivered.aside
         file = None
         if delivered.stored is not None:
             file = ExportedFile(
@@ -176,12 +179,10 @@ class DayExport:
                 source=write.source,
                 generation=write.generation,
                 chain=write.chain,
-                content=content_of(write.rows, sent),
-                row_set=pack(write.rows_of(sent)),
+                content=write.content,
+                row_set=delivered.row_set,
             )
-        if not delivered.aside.any():
-            return _Written(file, None, ())
-        aside = SetAside("parked", write.source, write.generation, pack(write.rows_of(delivered.aside)))
+        aside = None if delivered.aside is None else SetAside("parked", write.source, write.generation, delivered.aside)
         return _Written(file, aside, delivered.named)
 
     # --- receipt ---------------------------------------------------------------------------------------------------------------
@@ -260,6 +261,10 @@ class DayExport:
         seconds = time.monotonic() - started
         error = _unreadable_message(summary.unreadable)
         return DayOutcome(self.sink.name, summary.dataset, summary.day, status, receipt, error, seconds)
+
+
+def _identities(situation: Callable[[], Situation], name: Callable[[Part], str], source: SourceName) -> Identities:
+    return identities_of(situation(), name, source)
 
 
 def _says_the_same(receipt: Receipt, standing: Receipt | None) -> bool:

@@ -11,19 +11,17 @@ in place and say the numbers. The places of the rows are summed as well: so many
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from hypaware_pipeline.errors import BalanceBroken, SinkHalted, SinkRejected
 from hypaware_pipeline.export.leases import HeldLease
-from hypaware_pipeline.export.parking import Parked, RowSieve, find_refused, place_sum
-from hypaware_pipeline.export.reconcile import Write
+from hypaware_pipeline.export.parking import Parked, RowSieve, find_refused
+from hypaware_pipeline.export.reconcile import Identities, Write
 from hypaware_pipeline.export.slices import SCAN_MEMORY_BYTES
 from hypaware_pipeline.export.steps import Reached, Step
-from hypaware_pipeline.model import Day, ParkedRecord, SourceName, StoredObject
+from hypaware_pipeline.model import Day, ParkedRecord, RowSet, SourceName, StoredObject
 from hypaware_pipeline.plugins.contracts import Encoded, RefusedRow, SinkWriter
 from hypaware_pipeline.sinks.claims import DatasetClaim
 
@@ -107,12 +105,14 @@ class Delivered:
 
     Attributes:
         stored: The object; None when no row of it was left to store.
-        aside: Which rows of the source were set aside (a mask like the write's).
+        row_set: Which rows it has.
+        aside: Which rows were set aside; None when none were.
         named: The first of them, for a person.
     """
 
     stored: StoredObject | None
-    aside: np.ndarray
+    row_set: RowSet
+    aside: RowSet | None
     named: Sequence[ParkedRecord]
 
 
@@ -122,12 +122,14 @@ class Delivery:
 
     Attributes:
         ensure_standing: Raises when another export has the day by now.
+        identities: Tells of a source which row is which. Asked only where rows are set aside.
     """
 
     opened: Opened
     writer: SinkWriter
     day: Day
     ensure_standing: Callable[[], None]
+    identities: Callable[[SourceName], Identities]
 
     def deliver(self, write: Write) -> Delivered:
         """Write one object, in as many rounds as it takes.
@@ -147,12 +149,18 @@ class Delivery:
             except SinkRejected as error:
                 found = self._find(left, self._refused(left, error, sieve), room=PARKED_IN_RECEIPT - len(refused.named))
                 refused = refused.and_(found)
-                left = replace(left, mask=left.mask & ~self._at(write, found.places))
+                known = self.identities(write.source)
+                left = known.narrowed(left, left.mask & ~known.at(found.places))
                 continue
             parked = refused.and_(Parked(sieve.parked_places, sieve.parked))
             if left_out:
                 parked = parked.and_(self._find(left, left_out, room=PARKED_IN_RECEIPT - len(parked.named)))
-            return Delivered(stored, self._at(write, parked.places), parked.named[:PARKED_IN_RECEIPT])
+            if not parked.places:
+                return Delivered(stored, write.row_set, None, ())
+            known = self.identities(write.source)
+            aside = write.mask & known.at(parked.places)
+            row_set = known.row_set(write.mask & ~aside)
+            return Delivered(stored, row_set, known.row_set(aside), parked.named[:PARKED_IN_RECEIPT])
 
     def _sieve(self, write: Write, batches: "Iterator[pa.RecordBatch]") -> RowSieve:
         dataset = self.opened.pin.dataset
@@ -192,16 +200,12 @@ class Delivery:
         with self.opened.again(self.day, write) as batches:
             return find_refused(batches, self.opened.pin.dataset, write.source, refused, name_at_most=room)
 
-    def _at(self, write: Write, places: Sequence[int]) -> np.ndarray:
-        """The rows of a write at some places."""
-        return np.asarray(np.isin(write.rows.places, np.array(places, dtype=np.int64)) & write.mask)
-
     def _ensure_balanced(self, write: Write, sieve: RowSieve, encoded: Encoded) -> None:
         expected = int(write.mask.sum())
         parked = len(sieve.parked_places)
         accounted = encoded.rows + len(encoded.refused) + parked
         counted = sieve.rows == accounted == expected
-        if counted and sieve.place_sum == place_sum(write.rows.places[write.mask]):
+        if counted and sieve.place_sum == write.place_sum:
             return
         what = "; they are not the rows that were planned" if counted else ""
         raise BalanceBroken(

@@ -68,12 +68,12 @@ def identify(
     sources = sorted(rows)
     if not sources:
         return {}
-    keys = np.concatenate([rows[source].keys for source in sources])
-    tokens = np.concatenate([rows[source].tokens for source in sources])
-    sequenced = np.concatenate([rows[source].sequenced for source in sources])
+    keys = _joined([rows[source].keys for source in sources])
+    tokens = _joined([rows[source].tokens for source in sources])
+    sequenced = _joined([rows[source].sequenced for source in sources])
     generations = list(dict.fromkeys([UNSEQUENCED, *sorted(known), *(current[source] for source in sources)]))
-    labels = np.where(sequenced, -1, 0)
-    keys = np.where(sequenced, keys, _told_apart(keys, ~sequenced))
+    labels = np.where(sequenced, np.int16(-1), np.int16(0))
+    keys = keys if sequenced.all() else np.where(sequenced, keys, _told_apart(keys, ~sequenced))
     for label, generation in enumerate(generations):
         if label and generation in known:
             here, _ = known[generation].find(keys, tokens)
@@ -95,6 +95,11 @@ def next_generation(generation: Generation) -> Generation:
 def new_generation(*of: str) -> Generation:
     """A generation that begins now, named by what tells it from every other."""
     return Generation(blake2b("\n".join(of).encode("utf-8", "backslashreplace"), digest_size=_GENERATION_BYTES).hexdigest())
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    """All of some arrays; a single one as it is, since a day may have millions of rows."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _place_unknown(

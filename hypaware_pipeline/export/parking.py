@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hypaware_pipeline.export.reconcile import place_sum
 from hypaware_pipeline.model import PLACE_COLUMN, PROBLEM_COLUMN, SEQ_COLUMN, Dataset, ParkedRecord, SourceName
 from hypaware_pipeline.plugins.contracts import RefusedRow
 
@@ -107,11 +108,6 @@ def find_refused(
                 named.append(ParkedRecord(source, row_name(batch, position - start, dataset), reasons[position]))
         start += batch.num_rows
     return Parked(places, named)
-
-
-def place_sum(places: "np.ndarray") -> int:
-    """The sum of places modulo 2^64."""
-    return int(places.sum()) % 2**64
 
 
 def _places(batch: "pa.RecordBatch") -> "np.ndarray":

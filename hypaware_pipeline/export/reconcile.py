@@ -31,6 +31,7 @@ from hypaware_pipeline.model import (
     Kept,
     Part,
     Receipt,
+    RowSet,
     SetAside,
     SourceName,
 )
@@ -110,19 +111,45 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """An object to be written: its key, and which rows of its source go into it (a mask over the source's `DayRows`)."""
+    """An object to be written. It says of its rows no more than an export needs of millions of them.
+
+    Attributes:
+        key: Where.
+        mask: Which rows of its source go into it, in the order of the source's `DayRows`.
+        place_sum: Sum of their places modulo 2^64: which rows they are, whatever their order.
+        content: Digest of what they are.
+        row_set: Which rows they are.
+    """
 
     key: str
     source: SourceName
     generation: Generation
     chain: Chain
     mask: np.ndarray
-    rows: "DayRows"
-    identified: Identified
+    place_sum: int
+    content: str
+    row_set: RowSet
 
-    def rows_of(self, mask: np.ndarray) -> Rows:
-        """The identities of some of its rows."""
-        return self.identified.rows(mask)
+
+@dataclass(frozen=True, slots=True)
+class Identities:
+    """Place, key and token of every row of the source that a write is of, in the order of its mask."""
+
+    places: np.ndarray
+    keys: np.ndarray
+    tokens: np.ndarray
+
+    def at(self, places: Sequence[int]) -> np.ndarray:
+        """The mask of the rows at some places."""
+        return np.isin(self.places, np.array(places, dtype=np.int64))
+
+    def row_set(self, mask: np.ndarray) -> RowSet:
+        """The rows of a mask, which are of one generation."""
+        return pack(Rows.of(self.keys[mask], self.tokens[mask]))
+
+    def narrowed(self, write: Write, mask: np.ndarray) -> Write:
+        """A write with fewer rows."""
+        return replace(write, mask=mask, place_sum=place_sum(self.places[mask]), row_set=self.row_set(mask))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +181,14 @@ def reconcile(situation: Situation, name: Callable[[Part], str]) -> DayWork:
     return _Reconciliation(situation, name).work()
 
 
-def content_of(rows: "DayRows", mask: np.ndarray) -> str:
-    """What some rows are, whatever their order: their number and the sum of their hashes."""
-    return f"{int(mask.sum())}-{int(rows.hashes[mask].sum(dtype=np.uint64)):016x}"
+def identities_of(situation: Situation, name: Callable[[Part], str], source: SourceName) -> Identities:
+    """What `reconcile`, asked the same, took the rows of a source for."""
+    return _Reconciliation(situation, name).identities(source)
+
+
+def place_sum(places: np.ndarray) -> int:
+    """The sum of places modulo 2^64."""
+    return int(places.sum()) % 2**64
 
 
 class _Reconciliation:
@@ -216,6 +248,10 @@ class _Reconciliation:
         whys |= {Kept.MOVING} if elsewhere else set()
         kept = next((why for why in _MOST_RESOLVABLE if why in whys), Kept.NOTHING)
         return DayWork(writes, sorted(stays, key=lambda file: file.key), set_aside, sum(lost.values()), kept, elsewhere)
+
+    def identities(self, source: SourceName) -> Identities:
+        identified = self._identified[source]
+        return Identities(self._situation.rows[source].places, identified.keys, identified.tokens)
 
     # --- judging what the sink holds -------------------------------------------------------------------------------------------
 
@@ -281,17 +317,28 @@ class _Reconciliation:
         identified = self._identified[source]
         keys = identified.keys[mask]
         span = (int(keys.min()), int(keys.max())) if unit in self._staying else None
-        chain = self._situation.sources[source].chain
-        return Write(self._key(unit, span), source, generation, chain, mask, self._situation.rows[source], identified)
+        rows = self._situation.rows[source]
+        return Write(
+            key=self._key(unit, span),
+            source=source,
+            generation=generation,
+            chain=self._situation.sources[source].chain,
+            mask=mask,
+            place_sum=place_sum(rows.places[mask]),
+            content=f"{int(mask.sum())}-{int(rows.hashes[mask].sum(dtype=np.uint64)):016x}",
+            row_set=pack(identified.rows(mask)),
+        )
 
     def _key(self, unit: Unit, span: tuple[int, int] | None) -> str:
+        """Where an object lies: under the name it has. A new one gets the mark of its generation if that must be told."""
         source, generation = unit
-        plain = self._name(Part(source, None, span))
-        others = {file.key for other, files in self._files.items() if other != unit for file in files}
-        unmarked = generation in (FIRST_GENERATION, UNSEQUENCED) and plain not in others
-        if generation == UNSEQUENCED and (source, FIRST_GENERATION) in self._cached:
-            unmarked = False
-        return plain if unmarked else self._name(Part(source, generation, span))
+        plain, marked = (self._name(Part(source, mark, span)) for mark in (None, generation))
+        holders = {file.key: holder for holder, files in self._files.items() for file in files}
+        if marked in holders or holders.get(plain, unit) != unit:
+            return marked
+        unmarked = [(source, FIRST_GENERATION), (source, UNSEQUENCED)]
+        first = next((each for each in unmarked if each in self._cached), None)
+        return plain if plain in holders or unit == first else marked
 
     def _unchanged(self, write: Write) -> ExportedFile | None:
         """The object that already holds what would be written, and need not be written again."""
@@ -299,10 +346,9 @@ class _Reconciliation:
         if self._situation.repair or len(files) != 1:
             return None
         (file,) = files
-        if (file.key, file.content) != (write.key, content_of(write.rows, write.mask)):
+        if (file.key, file.content) != (write.key, write.content):
             return None
-        lacks = write.rows_of(write.mask).without(self._held[(write.source, write.generation)])
-        return None if len(lacks) else replace(file, chain=write.chain)
+        return replace(file, chain=write.chain) if file.row_set == write.row_set else None
 
     def _still_aside(self, each: SetAside, rows: Rows) -> SetAside:
         """The part of what was set aside that the cache still has."""
