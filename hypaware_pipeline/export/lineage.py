@@ -8,6 +8,9 @@ instead of taking the table it saw earlier for a restored one.
 
 Why a generation is judged by a whole table: after a reset one day alone may happen to reuse no number of the old cache. It is
 done only when a chain breaks.
+
+Why a number is looked for in one generation only: a cache that was reset once uses all the numbers of the one before. If those
+counted, every break of a chain would begin another generation, and with it another object of every day.
 """
 
 import datetime as dt
@@ -176,20 +179,19 @@ def _generations(
 def _generation(
     pin: "DatasetPin", source: SourceName, how: Link, known: Mapping[Generation, Rows], usual: Generation, new: Generation
 ) -> Generation:
+    """The one that most of its rows are known in, else the usual one, if its other numbers are free there; else a new one."""
     if not known:
         return usual
     rows = pin.table_rows(source)
     keys, tokens = rows.keys[rows.sequenced], rows.tokens[rows.sequenced]
-    matches: dict[Generation, int] = {}
-    same, taken = np.zeros(len(keys), bool), np.zeros(len(keys), bool)
-    for generation, of_generation in known.items():
-        here, key_taken = of_generation.find(keys, tokens)
-        matches[generation] = int(here.sum())
-        same |= here
-        taken |= key_taken
-    if (taken & ~same).any() or not (same.any() or how is Link.FIRST):
+    here = {generation: each.find(keys, tokens)[0] for generation, each in known.items()}
+    most = max(here, key=lambda generation: (int(here[generation].sum()), generation))
+    if not here[most].any() and how is not Link.FIRST:
         return new
-    return max(matches, key=lambda generation: (matches[generation], generation)) if same.any() else usual
+    chosen = most if here[most].any() else usual
+    unknown = ~np.logical_or.reduce(list(here.values()))
+    _, taken = known.get(chosen, Rows.none()).find(keys, tokens)
+    return new if (taken & unknown).any() else chosen
 
 
 def _known(ledger: Ledger, dataset: DatasetName) -> dict[Generation, Rows]:
