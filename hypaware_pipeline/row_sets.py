@@ -4,7 +4,7 @@ Why a sequence number alone is no identity: a reset cache counts from one again,
 twice. With it goes a token, the row's own moment: a number used for another row carries another token.
 
 Why the token is the primary timestamp and not a hash of the row: settlement changes a row's content, and it is the same row
-still. Without a timestamp the natural key has to serve.
+still. Without a timestamp all it says has to serve; what HypAware settles has one.
 
 Why a token also tells the raw day: a row never changes its home day but by the calendar, so that whoever knows the token knows
 where to look for it.

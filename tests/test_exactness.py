@@ -102,6 +102,19 @@ def test_a_counter_that_was_lost_makes_rows_of_one_table_tell_two_generations(ca
     assert_nothing_is_due(installation)
 
 
+@pytest.mark.parametrize("mishap", [mishaps.wipe, mishaps.lose_sequence], ids=["reset", "counter lost"])
+def test_rows_without_a_timestamp_are_others_than_those_that_had_their_numbers_before(cache, installation, mishap):
+    """Numbers and moments were all that told them apart, so that the new rows took the place of the old ones."""
+    cache.with_rows("logs", logs(0, 1, timestamp=None))
+    installation.export()
+    mishap(cache.root)
+    begin_anew(cache).with_rows("logs", logs(10, 11, timestamp=None))
+    installation.export()
+
+    assert numbered(installation) == [0, 1, 10, 11]
+    assert_nothing_is_due(installation)
+
+
 def test_a_number_that_a_table_has_twice_is_two_rows(cache, installation):
     cache.with_rows("logs", logs(0, 1, 2), sequence=[7, 7, 8])
     installation.export()

@@ -8,8 +8,9 @@ only a new data file is read.
 Why raw days (within tokens) are stored and not the partition they lead to: which days count as undated depends on today's date.
 Folded when asked, a row of the future finds its day when that comes, and nothing stored is wrong.
 
-Why a row without a sequence number has its content for a hash: nothing else of it says that it is still what it was. Files with
-such rows are read whole, by what reads rows for an export; all others in the few columns the recipe names.
+Why a row without a sequence number has its content for a hash, and one without a timestamp for a token: nothing else of it says
+that it is still what it was, or that its number is not another row's by now. Files with such rows are read whole, by what reads
+rows for an export; all others in the few columns the recipe names.
 
 Why a file that is lost still has days: the index or the manifest's bounds say which days it may touch. Those days list the source
 as unreadable and every other day goes on. Only a file that neither knows condemns its whole source.
@@ -32,12 +33,12 @@ import pyarrow.parquet as pq
 from hypaware_pipeline.cache import index_files
 from hypaware_pipeline.cache.day_rows import PLACE_BITS, DayRows
 from hypaware_pipeline.cache.deletion_vectors import deleted_positions
-from hypaware_pipeline.cache.row_hash import Recipe, row_hashes, sequences, tokens
+from hypaware_pipeline.cache.row_hash import Recipe, row_hashes, sequences, tokens, untimed_tokens
 from hypaware_pipeline.cache.snapshot import DataFile, DayBounds, SourcePin
 from hypaware_pipeline.datasets import resolve_dataset
 from hypaware_pipeline.errors import SourceUnreadable
 from hypaware_pipeline.model import Day
-from hypaware_pipeline.row_sets import NO_DAY, raw_days_of
+from hypaware_pipeline.row_sets import NO_DAY, UNTIMED, raw_days_of
 
 MANIFESTS_FILE = "manifests"
 _TOTALS_FILE = "days"
@@ -318,7 +319,7 @@ def _by_day(keys: np.ndarray, moments: np.ndarray, hashes: np.ndarray, sequenced
 
 
 def _read_rows(file: DataFile, recipe: Recipe) -> _Identities:
-    """Read the few columns the recipe names, a batch at a time. Keys of rows without a sequence number are left open."""
+    """Read the few columns the recipe names, a batch at a time. What only the content of a row tells is left open."""
     try:
         with pq.ParquetFile(file.path, pre_buffer=False) as parquet:
             present = set(parquet.schema_arrow.names)
@@ -343,15 +344,18 @@ def _read_rows(file: DataFile, recipe: Recipe) -> _Identities:
 def _with_content(
     pin: SourcePin, file: DataFile, keys: np.ndarray, moments: np.ndarray, hashes: np.ndarray, sequenced: np.ndarray
 ) -> _Identities:
-    """The same, rows without a sequence number known by their content."""
-    if sequenced.all():
+    """The same, rows without a sequence number or without a timestamp known by their content."""
+    untimed = moments < UNTIMED
+    bare = untimed | ~sequenced
+    if not bare.any():
         return keys, moments, hashes, sequenced
     from hypaware_pipeline.cache.content_hash import content_hashes
 
     # The columns of this source alone: another that comes or goes changes no row.
     dataset = resolve_dataset(pin.location.dataset, pin.columns)
-    content = content_hashes(file.path, dataset, ~sequenced)
-    return np.where(sequenced, keys, content), moments, np.where(sequenced, hashes, content), sequenced
+    content = content_hashes(file.path, dataset, bare)
+    known = np.where(sequenced, hashes, np.uint64(0)) + content  # which is 0 for those that need none
+    return np.where(sequenced, keys, content), np.where(untimed, untimed_tokens(content), moments), known, sequenced
 
 
 def _damaged(file: DataFile, what: str) -> SourceUnreadable:

@@ -4,7 +4,8 @@ Why the hash is defined here and not taken from a library: it is kept for years 
 Libraries change theirs between versions, and the text a library makes of a timestamp as well. The same goes for tokens.
 
 Why a token is made even of a column that holds no timestamps: whoever compares two uses of a sequence number needs something to
-compare. Text that begins with a date tells the day and what else it says by its hash; without either the natural key has to do.
+compare. Text that begins with a date tells the day and what else it says by its hash. Without either all a row says has to do: a
+natural key may be empty, or name many rows.
 
 Why text is hashed in words of eight bytes: numpy takes the same word of all rows in one go, where a hash of a library would be
 called once per row. What is longer than most keys is digested first.
@@ -28,7 +29,7 @@ from hypaware_pipeline.model import SEQ_COLUMN, Dataset
 from hypaware_pipeline.row_sets import MICROSECONDS_PER_DAY, UNTIMED
 
 # Recorded with every index file: raise it whenever a token or a hash comes out differently.
-_VERSION = 3
+_VERSION = 4
 _EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "day": MICROSECONDS_PER_DAY}
 _INT64 = np.iinfo(np.int64)
@@ -77,12 +78,14 @@ def sequences(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
 
 
 def tokens(batch: pa.RecordBatch, recipe: Recipe) -> np.ndarray:
-    """The token of each row, int64: its primary timestamp in microseconds, or what stands in for it as `row_sets` says."""
+    """The token of each row, int64: its primary timestamp in microseconds; without one `untimed_tokens` knows it."""
     moments, timed = _moments(_column(batch, recipe.primary_timestamp), batch.num_rows)
-    if timed.all():
-        return moments
-    untimed = (_combined(batch, recipe.natural_key) % _UNTIMED_RANGE).astype(np.int64)
-    return np.where(timed, moments, _INT64.min + untimed)
+    return np.where(timed, moments, _INT64.min)
+
+
+def untimed_tokens(content: np.ndarray) -> np.ndarray:
+    """The tokens of rows without a usable timestamp, by the hashes of all they say; below `UNTIMED`."""
+    return np.asarray(_INT64.min + (content % _UNTIMED_RANGE).astype(np.int64))
 
 
 def row_hashes(batch: pa.RecordBatch, recipe: Recipe) -> np.ndarray:
