@@ -85,7 +85,7 @@ def ask(installation: Installation, ledger: Ledger, sink: SinkConfig, scope: Sco
     unclear = [name for name, state in states.items() if state is None or memory.get(name, _NEW).nothing_due_at != state]
     found: list[PlannedDay] = []
     tally = _Tally()
-    for plan in survey(installation, ledger, sinks=[sink], datasets=unclear) if unclear else ():
+    for plan in survey(installation, ledger, sinks=[sink], datasets=unclear, patient=True) if unclear else ():
         wanted, clean = tally.sift(plan, scope)
         found += wanted
         state = states[plan.dataset]
@@ -138,9 +138,9 @@ class _Tally:
             obstacle = _obstacle(entry, scope)
             if obstacle is not None:
                 self._counts[obstacle] += 1
-            elif entry.due:
+            elif entry.due or entry.reason is Reason.WAITING:
                 wanted.append(entry)
-            clean = clean and not entry.unreadable and obstacle not in (_COVERED, _SETTLING, _WAITING)
+            clean = clean and not entry.unreadable and obstacle not in (_COVERED, _SETTLING)
         return wanted, clean and not wanted
 
     def sentences(self, *, left: int) -> list[str]:
@@ -156,7 +156,6 @@ _NO_PARTITION = "lie before the first day; `hypaware-pipeline first-day` moves i
 _AHEAD = "lie in the future"
 _EARLY = "before the sink's start are left to backfills"
 _SETTLING = "wait until a removal of rows has settled"
-_WAITING = "failed and are asked for again in their time"
 _UNREADABLE = "hold nothing readable"
 
 
@@ -164,9 +163,7 @@ def _obstacle(entry: PlannedDay, scope: Scope) -> str | None:
     """Why a day that may be due is not asked for at this tick; None for one that is, and where there is nothing to say."""
     if entry.reason is Reason.SETTLING:
         return _SETTLING
-    if entry.reason in (Reason.WAITING, Reason.RETRY):
-        return _WAITING
-    if not entry.due:
+    if not entry.due and entry.reason is not Reason.WAITING:
         return None
     partition = partition_of(entry.day, scope.first_day)
     if partition < scope.first_day:

@@ -3,6 +3,7 @@
 Why every exception ends at the dataset: a defect that one of them meets must not keep the others from being exported.
 """
 
+import datetime as dt
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,8 +43,17 @@ def survey(
     sinks: Iterable[SinkConfig],
     datasets: Iterable[DatasetName],
     every: bool = False,
+    patient: bool = False,
 ) -> Iterator[DatasetPlan]:
     """Plan every (sink, dataset) pair, dataset by dataset.
+
+    Args:
+        installation: Whose.
+        ledger: Its ledger.
+        sinks: For which sinks.
+        datasets: Of which datasets.
+        every: Whether unchanged days are due as well.
+        patient: Whether days that failed are due in their time only, and not at once, as for a person who asks.
 
     Raises:
         CacheMissing: there is no cache.
@@ -53,6 +63,7 @@ def survey(
     cache = installation.cache()
     sinks = tuple(sinks)
     standing = {sink.name: _standing(ledger, sink.name) for sink in sinks}
+    retries = {sink.name: _retries(ledger, sink.name) if patient else {} for sink in sinks}
     for dataset in datasets:
         takers = [sink for sink in sinks if sink.takes(dataset)]
         if not takers:
@@ -75,6 +86,7 @@ def survey(
                 standing=known,
                 destination=destination_digest(sink),
                 now=installation.clock(),
+                retries=retries[sink.name].get(dataset),
                 mounted=bool(pin.sources or pin.unreadable),
                 every=every,
             )
@@ -93,4 +105,12 @@ def _standing(ledger: Ledger, sink: SinkName) -> dict[DatasetName, dict[Day, Sta
     for (dataset, day), key in ledger.fingerprints(sink).items():
         standing = Standing(key.fingerprint, key.destination, key.rows, key.exported_rows, key.bytes, key.kept, key.version)
         found.setdefault(dataset, {})[day] = standing
+    return found
+
+
+def _retries(ledger: Ledger, sink: SinkName) -> dict[DatasetName, dict[Day, dt.datetime]]:
+    """When each day in the retry queue is due."""
+    found: dict[DatasetName, dict[Day, dt.datetime]] = {}
+    for (dataset, day), retry in ledger.retries.queue(sink).items():
+        found.setdefault(dataset, {})[day] = dt.datetime.fromisoformat(retry.due_at)
     return found
