@@ -24,9 +24,13 @@ PACKAGED = ROOT / "hypaware_pipeline" / "data"
 
 
 class ADagster:
-    """`dagster dev` for one config, as a context manager. `url` is where it answers, `instance` looks into the same home."""
+    """`dagster dev` for one config, as a context manager. `url` is where it answers, `instance` looks into the same home.
 
-    def __init__(self, directory: Path, config: Path) -> None:
+    `packages` is a directory of plugins that it finds installed.
+    """
+
+    def __init__(self, directory: Path, config: Path, *, packages: Path | None = None) -> None:
+        self._path = os.pathsep.join(str(each) for each in (ROOT, packages) if each)
         self.home = directory / "dagster_home"
         self.home.mkdir(parents=True)
         (self.home / "dagster.yaml").write_text((PACKAGED / "dagster.yaml").read_text())
@@ -41,7 +45,7 @@ class ADagster:
         """Wait until the code location is loaded."""
         command = [sys.executable, "-m", "dagster", "dev", "-w", str(PACKAGED / "workspace.yaml"), "-h", "127.0.0.1"]
         env = {key: value for key, value in os.environ.items() if not key.startswith(("DAGSTER_", "HYP"))}
-        env |= {"DAGSTER_HOME": str(self.home), "HYPAWARE_PIPELINE_CONFIG": str(self._config), "PYTHONPATH": str(ROOT)}
+        env |= {"DAGSTER_HOME": str(self.home), "HYPAWARE_PIPELINE_CONFIG": str(self._config), "PYTHONPATH": self._path}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*command, "-p", str(self._port)],
@@ -98,20 +102,34 @@ class ADagster:
 
         return wait_for(f"the end of backfill {backfill}", ended)
 
-    def launch(self, job: str, *key: str, day: str) -> dg.DagsterRun:
-        """Launch a job for one day of one asset as the UI does, and wait for its end."""
+    def launch(self, job: str, *key: str, day: str, last: str | None = None) -> str:
+        """Launch a job for one day of one asset, or for all days to the `last`, as the UI does; returns the run's id."""
         query = (
             "mutation($params: ExecutionParams!) { launchRun(executionParams: $params) { __typename "
             "... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"
         )
         selector = {"repositoryLocationName": "hypaware", "repositoryName": "__repository__", "jobName": job}
+        range_ = {"dagster/asset_partition_range_start": day, "dagster/asset_partition_range_end": last}
+        tags = {"dagster/partition": day} if last is None else range_
         params = {
             "selector": {**selector, "assetSelection": [{"path": list(key)}], "assetCheckSelection": []},
-            "executionMetadata": {"tags": [{"key": "dagster/partition", "value": day}]},
+            "executionMetadata": {"tags": [{"key": name, "value": value} for name, value in tags.items()]},
         }
         answer = self.graphql(query, params=params)["launchRun"]
         assert answer["__typename"] == "LaunchRunSuccess", answer
-        run_id = answer["run"]["runId"]
+        return str(answer["run"]["runId"])
+
+    def terminate(self, run_id: str) -> None:
+        """Ask for the end of a run as the UI does."""
+        query = (
+            "mutation($id: String!) { terminateRun(runId: $id) { __typename ... on TerminateRunFailure { message } "
+            "... on PythonError { message } } }"
+        )
+        answer = self.graphql(query, id=run_id)["terminateRun"]
+        assert answer["__typename"] == "TerminateRunSuccess", answer
+
+    def run_ended(self, run_id: str) -> dg.DagsterRun:
+        """Wait for a run's end."""
 
         def ended() -> dg.DagsterRun | None:
             run = self.instance.get_run_by_id(run_id)

@@ -1,7 +1,7 @@
-"""Under the real daemon and web server: ticks, backfills, what the UI is told.
+"""Under the real daemon and web server: ticks, backfills, days that fail and come back, what the UI is told.
 
 All tests share one Dagster; each has a sink of its own, and they may run in any order. Backfills are launched before the first of
-them, because the daemon looks at backfills every half minute only.
+them, because the daemon looks at backfills every half minute only, and what has to wait for a back-off begins to wait then.
 """
 
 import datetime as dt
@@ -12,9 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 import dagster as dg
 import pytest
 
+from hypaware_pipeline.model import DatasetName, Day, SinkName
 from tests.builders import a_cache
 from tests.daemon import ADagster
 from tests.installations import JSONL, AnInstallation
+from tests.packages import Packages
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
@@ -29,11 +31,49 @@ def a_sink(name, *datasets, **config):
     return {**JSONL, "config": {"dir": f"out/{name}", "datasets": list(datasets), **config}}
 
 
+MOODY = '''
+"""A store that does what a person writes beside its objects: `.away` and `.hang` name days."""
+
+import time
+
+from hypaware_pipeline.errors import SinkRetryable
+from hypaware_pipeline.plugins.bundled import LocalFsOptions
+from hypaware_pipeline.plugins.manifest import Plugin, Provided
+from hypaware_pipeline.sinks.stores.local_fs import LocalFsStore
+
+
+class MoodyStore(LocalFsStore):
+    def __init__(self, root):
+        super().__init__(root)
+        self.root = root
+
+    def named(self, what, key):
+        path = self.root / what
+        return path.exists() and any(day in key for day in path.read_text().split())
+
+    def put(self, key, write, **how):
+        if self.named(".away", key):
+            raise SinkRetryable(f"\'{key}\': the destination is away")
+        while self.named(".hang", key):
+            (self.root / ".hung").touch()
+            time.sleep(0.1)
+        return super().put(key, write, **how)
+
+
+PLUGIN = Plugin("@acme/moody", "1.0.0", store=Provided(LocalFsOptions, "acme_moody:MoodyStore"))
+'''
+
+
+def a_moody_sink(name):
+    return {**a_sink(name, MESSAGES), "destination": "@acme/moody"}
+
+
 SINKS = {
     "ticking": a_sink("ticking", MESSAGES, schedule="* * * * *"),
     "filled": a_sink("filled", MESSAGES),
     "busy": a_sink("busy", LOGS, "spare", schedule="* * * * *", start="earliest"),
     "pinned": a_sink("pinned", MESSAGES),
+    **{name: a_moody_sink(name) for name in ("flaky", "hanging", "dead")},
     "odd": {**JSONL, "config": {"colour": "red"}},
 }
 
@@ -63,7 +103,10 @@ def installation(place, cache):
 
 @pytest.fixture(scope="module")
 def dagster(place, installation):
-    with ADagster(place, installation.installation.config.path) as running:
+    packages = Packages(place / "packages")
+    packages.root.mkdir()
+    packages.install("acme_moody", MOODY, moody="acme_moody:PLUGIN")
+    with ADagster(place, installation.installation.config.path, packages=packages.root) as running:
         yield running
 
 
@@ -93,9 +136,57 @@ def of_200_days(dagster, of_five_days):
         yield pool.submit(launch_and_hold)
 
 
+@pytest.fixture(scope="module")
+def of_a_flaky_destination(dagster, installation):
+    """A run of five days, two of which the destination does not take."""
+    tell(installation, "flaky", ".away", FIVE[1], FIVE[3])
+    return dagster.launch("export_flaky", "flaky", MESSAGES, day=FIVE[0], last=FIVE[-1])
+
+
+@pytest.fixture(scope="module")
+def of_a_cancelled_run(dagster, installation):
+    """The run that the sensor asked for, and that was cancelled while the destination hung."""
+    tell(installation, "hanging", ".hang", FIVE[0])
+    with installation.installation.open_ledger() as ledger:
+        ledger.retries.give_back(SinkName("hanging"), DatasetName(MESSAGES), Day(FIVE[0]), "it was away")
+        ledger.retries.resume(SinkName("hanging"))
+
+    def launch_and_cancel():
+        wait_for("the destination to hang", (installation.out("hanging") / ".hung").exists)
+        run = requeued(dagster, "hanging")[0]
+        dagster.terminate(run.run_id)
+        return dagster.run_ended(run.run_id)
+
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(launch_and_cancel)
+
+
+@pytest.fixture(scope="module")
+def of_a_dead_destination(dagster, installation):
+    """A day that failed as often as it is tried, but once."""
+    tell(installation, "dead", ".away", *FIVE)
+    with installation.installation.open_ledger() as ledger:
+        ledger.retries.give_back(SinkName("dead"), DatasetName(MESSAGES), Day(FIVE[0]), "it was away")
+        with ledger.retries._in.writing() as connection:  # the hours that passed
+            late = "attempt = 7, due_at = '2026-01-01T00:00:00.000Z'"
+            connection.exec_driver_sql(f"UPDATE retries SET {late} WHERE sink = 'dead'")
+
+
 @pytest.fixture(scope="module", autouse=True)
-def launched(of_five_days, of_the_cache, of_200_days):
+def launched(of_five_days, of_the_cache, of_200_days, of_a_flaky_destination, of_a_cancelled_run, of_a_dead_destination):
     """Everything that takes its time."""
+
+
+def tell(installation, sink, what, *days):
+    """Tell a moody store what to do from now on."""
+    path = installation.out(sink) / what
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(" ".join(days))
+
+
+def requeued(dagster, sink):
+    """Runs that the sensor of a sink asked for, the newest first."""
+    return dagster.runs(**{"hypaware/sink": sink, "hypaware/requeued": "true"})
 
 
 def statuses(dagster, *key, days):
@@ -146,6 +237,51 @@ def test_a_schedule_fires_on_time_while_a_backfill_of_200_days_runs(dagster, cac
     assert set(statuses(dagster, "busy", LOGS, days=MANY)) == {"MATERIALIZED"}
 
 
+def test_days_that_a_destination_did_not_take_come_back_and_no_others_until_it_takes_them(
+    dagster, installation, of_a_flaky_destination
+):
+    assert dagster.run_ended(of_a_flaky_destination).status is dg.DagsterRunStatus.FAILURE
+    bad = [FIVE[1], FIVE[3]]
+    ended = ("FAILURE", "SUCCESS")
+    wait_for("both of them in vain", lambda: len([run for run in requeued(dagster, "flaky") if run.status.value in ended]) >= 2)
+    assert {run.tags["hypaware/days"] for run in requeued(dagster, "flaky")} == set(bad)
+    assert statuses(dagster, "flaky", MESSAGES, days=FIVE) == ["FAILED" if day in bad else "MATERIALIZED" for day in FIVE]
+    with installation.installation.open_ledger() as ledger:
+        waiting = ledger.retries.queue(SinkName("flaky"))
+        assert {day: entry.attempt >= 1 for (_, day), entry in waiting.items()} == dict.fromkeys(bad, True)
+        assert all("the destination is away" in entry.reason for entry in waiting.values())
+        tell(installation, "flaky", ".away")
+        ledger.retries.resume(SinkName("flaky"))
+        wait_for("an empty queue", lambda: not ledger.retries.queue(SinkName("flaky")))
+
+    def green():
+        return set(statuses(dagster, "flaky", MESSAGES, days=FIVE)) == {"MATERIALIZED"}
+
+    wait_for("five green days", green)
+    assert sum(installation.rows("flaky", MESSAGES).values()) == 15
+
+
+def test_a_requeued_run_that_was_cancelled_is_asked_for_again(dagster, installation, of_a_cancelled_run):
+    """A run key would have kept it from ever being launched again; and the lease would have been in the way."""
+    cancelled = of_a_cancelled_run.result()
+    assert cancelled.status is dg.DagsterRunStatus.CANCELED
+    tell(installation, "hanging", ".hang")
+    with installation.installation.open_ledger() as ledger:
+        assert ledger.failures(SinkName("hanging")) == {}, "it did not fail"
+        wait_for("the day", lambda: not ledger.retries.queue(SinkName("hanging")))
+    again = dagster.run_ended(requeued(dagster, "hanging")[0].run_id)
+    assert (again.status, again.run_id != cancelled.run_id) == (dg.DagsterRunStatus.SUCCESS, True)
+
+
+def test_with_a_destination_that_is_dead_for_good_it_stops_and_says_so(dagster, of_a_dead_destination):
+    def said():
+        return next((tick for tick in dagster.ticks("requeue_dead") if "given up" in (tick.tick_data.skip_reason or "")), None)
+
+    text = wait_for("the end", said).tick_data.skip_reason
+    assert text.startswith(f"dead/{MESSAGES} was given up after 8 attempts without progress: {FIVE[0]}: ")
+    assert len(requeued(dagster, "dead")) == 1
+
+
 @pytest.mark.parametrize("what", ["broken", "removed"])
 def test_a_run_is_not_harmed_by_what_became_of_the_config_file_since(dagster, installation, what):
     """It was `Could not find job`, and for a file with a typing error every run failed."""
@@ -154,7 +290,7 @@ def test_a_run_is_not_harmed_by_what_became_of_the_config_file_since(dagster, in
     try:
         path.write_text("{ broken") if what == "broken" else path.unlink()
         run = dagster.launch("export_pinned", "pinned", MESSAGES, day=FIVE[0] if what == "broken" else FIVE[1])
-        assert run.status is dg.DagsterRunStatus.SUCCESS
+        assert dagster.run_ended(run).status is dg.DagsterRunStatus.SUCCESS
     finally:
         path.write_text(content)
 

@@ -17,6 +17,7 @@ from hypaware_pipeline.plugins.installed import find_installed
 from hypaware_pipeline.plugins.registry import Registry
 from tests.builders import a_cache
 from tests.installations import JSONL, AnInstallation, write_config
+from tests.packages import Packages
 
 DAY = "2026-06-05"
 PARQUET = "@hypaware/format-parquet"
@@ -114,22 +115,6 @@ class O(EncoderOptions):
 
 PLUGIN = Plugin("@acme/x", "1.0.0", encoder=Provided(O, "{code}"), requires={{"hypaware.blob-store": "^1.0.0"}})
 """
-
-
-class Packages:
-    """A directory of installed packages on `sys.path`."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def install(self, module: str, code: str, **plugins: str) -> None:
-        """A package with one module; `plugins` are names of its plugins without `@acme/`, and where they are."""
-        (self.root / f"{module}.py").write_text(code)
-        info = self.root / f"{module}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-        lines = [f"@acme/{name} = {place}" for name, place in plugins.items()]
-        (info / "entry_points.txt").write_text("\n".join(["[hypaware_pipeline.plugins]", *lines, ""]))
 
 
 @pytest.fixture
