@@ -135,6 +135,14 @@ def test_a_reset_cache_whose_numbers_are_used_again_begins_a_chain_and_a_generat
     assert seen.look() == seen.remembered(), "and it goes on from there"
 
 
+def test_a_reset_cache_that_uses_no_number_again_begins_a_generation_all_the_same(seen: Seen) -> None:
+    """It will: a later row was taken for an exported one."""
+    seen.installation.export()
+    mishaps.wipe(seen.cache.root)
+    a_cache(seen.cache.root, seed=3).with_rows("logs", [a_log(DAYS[0], 1000)], sequence=[1000])
+    assert seen.look().generation != FIRST_GENERATION
+
+
 def test_a_reset_cache_of_which_nothing_was_exported_needs_no_generation(seen: Seen) -> None:
     first = seen.look()
     seen.reset()

@@ -288,6 +288,12 @@ TWO_SOURCES = {"a": some_rows(1, 3), "b": some_rows(4, 6)}
             id="a row moved away from a frozen object, which keeps it",
         ),
         pytest.param(
+            {"a": [*some_rows(1, 2), a_row(7)], "b": some_rows(3, 6)},
+            {"of": {"a": RETIRED}},
+            Decided({"a.7-7": [7]}, ("a", "b")),
+            id="and another came there",
+        ),
+        pytest.param(
             {"a": some_rows(1, 2), "b": some_rows(3, 6)},
             {"of": {"b": RETIRED}},
             Decided({"a": [1, 2], "b.3-3": [3]}, ("b",)),
@@ -375,12 +381,14 @@ def a_set(*rows: ARow) -> Rows:
     return Rows.of(np.array([row.key for row in rows], np.uint64), np.array([row.token for row in rows], np.int64))
 
 
-def test_a_row_whose_day_came_leaves_its_old_day_once_the_new_one_has_it() -> None:
+@pytest.mark.parametrize("source", [state(), UNSETTLED, OTHER_CHAIN, RETIRED])
+def test_a_row_whose_day_came_leaves_its_old_day_once_the_new_one_has_it(source: SourceState) -> None:
+    """It is in the cache: neither a removal that has to settle nor retention or a restore can have taken it."""
     standing = exported({"a": THREE}, raw_day=None)
     there = a_set(a_row(1))
-    waits = a_situation({"a": THREE[1:]}, standing, raw_day=None, moved=Whereabouts(cached=[there]))
+    waits = a_situation({"a": THREE[1:]}, standing, of={"a": source}, raw_day=None, moved=Whereabouts(cached=[there]))
     assert in_words(decided(waits)) == Decided({}, ("a",), Kept.MOVING, 1)
-    goes = a_situation({"a": THREE[1:]}, standing, raw_day=None, moved=Whereabouts(cached=[there], exported=[there]))
+    goes = replace(waits, moved=Whereabouts(cached=[there], exported=[there]))
     assert in_words(decided(goes)) == Decided({"a": [2, 3]})
 
 
@@ -417,6 +425,8 @@ def test_parked_rows_that_vanished_are_forgotten() -> None:
     for source in (state(), UNSETTLED, OTHER_CHAIN, RETIRED):
         work = decided(a_situation({"a": [a_row(1), a_row(3)]}, standing, of={"a": source}))
         assert (in_words(work), work.set_aside) == (Decided({"a": [1, 3]}), [])
+    frozen = decided(a_situation({"a": [a_row(1)]}, standing, of={"a": RETIRED}))
+    assert (in_words(frozen), frozen.set_aside) == (Decided({}, ("a",), Kept.FROZEN, 1), [])
 
 
 def test_a_row_keeps_its_identity_when_nothing_of_its_object_could_be_sent() -> None:
