@@ -449,7 +449,8 @@ class DayOutcome:
     """What became of one day.
 
     Attributes:
-        status: `exported`: whole. `partial`: every readable source is exported, another could not be read. `kept`: the copy at
+        status: `exported`: whole. `partial`: every readable source is exported; another could not be
+            read, or an object of which the cache has not all rows any more was spoiled. `kept`: the copy at
             the destination stays, because the cache no longer holds the day whole. `failed`: nothing was recorded.
         receipt: Of what is at the destination now; None when nothing is.
         error: What is wrong and what to do; None when nothing is.

@@ -393,6 +393,39 @@ def test_a_batch_is_answered_with_its_counts_and_what_is_left_to_do(cache, home)
     assert ask("2026-06-05").status == "failed"
 
 
+# --- objects that somebody touched ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("touch", ["removed", "cut"])
+def test_an_object_that_somebody_removed_or_cut_is_whole_again_after_the_next_export_of_its_day(cache, home, touch):
+    cache.with_day("2026-06-05", source="a").with_day("2026-06-05", source="b")
+    installation = AnInstallation(home, cache.root)
+    installation.export()
+    before = installation.objects()
+    key = "logs/day=2026-06-05/a.jsonl.gz"
+    path = installation.out() / key
+    path.unlink() if touch == "removed" else path.write_bytes(before[key][:-1])
+    cache.with_day("2026-06-05", source="b", rows=1)
+    (outcome,) = installation.export()
+    assert outcome.status == "exported"
+    assert installation.objects()[key] == before[key]
+    assert sum(installation.rows().values()) == 7
+
+
+def test_an_object_that_was_removed_and_cannot_be_written_again_is_named(cache, home):
+    cache.with_day("2026-06-05", source="a", rows=5).with_day("2026-06-05", source="b")
+    installation = AnInstallation(home, cache.root)
+    installation.export()
+    cache.writer.retention(NOW.replace(day=5, hour=0, minute=0, second=2), datasets=["logs"])
+    (installation.out() / "logs/day=2026-06-05/a.jsonl.gz").unlink()
+    (outcome,) = installation.export()
+    assert outcome.status == "partial"
+    assert "a.jsonl.gz was removed or changed since it was put" in outcome.error
+    assert "all of its 5 rows; put it back from a backup" in outcome.error
+    assert list(installation.objects()) == ["logs/day=2026-06-05/b.jsonl.gz"], "half of it would look like all of it"
+    assert installation.due() == []
+
+
 # --- two exports of a day at once ----------------------------------------------------------------------------------------------
 
 

@@ -88,6 +88,9 @@ class ListWriter:
     def read_receipt(self, dataset, day):
         return self.plain.read_receipt(dataset, day)
 
+    def sizes(self, dataset, day):
+        return self.plain.sizes(dataset, day)
+
     def remove(self, keys, **how):
         self.plain.remove(keys, **how)
 

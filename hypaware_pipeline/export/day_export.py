@@ -17,13 +17,16 @@ Why the lease is asked for before every write: see `leases`.
 Why the cache is looked at again for a day that another export recorded meanwhile: its copy may be of a later state, and what this
 one does not know of would seem to have vanished.
 
+Why the sizes of the objects that stand are looked at: one that somebody removed or cut can be written again only while the cache
+has its rows, and a day that is exported anyway costs one listing more.
+
 Why a receipt is read again before it is recorded: the ledger's word stops a day from being exported again, so it is given only
 for what the destination has been seen to have.
 """
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -87,16 +90,17 @@ class DayExport:
         recorded = self.ledger.recorded(self.sink.name, summary.dataset, day)
         self._ensure_newer(recorded)
         standing = self._standing(summary, recorded)
-        work, written, summary = self._write(day, summary, standing, recorded)
+        spoiled = self._spoiled(standing)
+        work, written, summary = self._write(day, summary, standing, recorded, spoiled)
         receipt = self._receipt(summary, work, written, started)
         noted = self._noted(summary)
         if standing is None and not (receipt.files or receipt.set_aside or noted):
-            return self._outcome(summary, None, work, started)
+            return self._outcome(summary, None, work, spoiled, started)
         is_recorded = standing is not None and recorded is not None and recorded.receipt is standing
         if is_recorded and not noted and _says_the_same(receipt, standing):
-            return self._outcome(summary, standing, work, started)
+            return self._outcome(summary, standing, work, spoiled, started)
         self._confirm(receipt, recorded, {*noted, *(file.key for file in (standing.files if standing is not None else ()))})
-        return self._outcome(summary, receipt, work, started)
+        return self._outcome(summary, receipt, work, spoiled, started)
 
     def _ensure_newer(self, recorded: Recorded | None) -> None:
         """See that what stands was not made from a later state of the cache than the one at hand.
@@ -114,10 +118,22 @@ class DayExport:
             return recorded.receipt
         return self.sink.writer.read_receipt(summary.dataset, summary.day)
 
+    def _spoiled(self, standing: Receipt | None) -> frozenset[str]:
+        """Which objects do not lie at the destination as they were put, as far as their sizes tell."""
+        if standing is None or not standing.files:
+            return frozenset()
+        sizes = self.sink.writer.sizes(standing.dataset, standing.day)
+        return frozenset(file.key for file in standing.files if sizes.get(file.key) != file.bytes)
+
     # --- objects ---------------------------------------------------------------------------------------------------------------
 
     def _write(
-        self, day: Day, summary: PartitionSummary, standing: Receipt | None, recorded: Recorded | None
+        self,
+        day: Day,
+        summary: PartitionSummary,
+        standing: Receipt | None,
+        recorded: Recorded | None,
+        spoiled: frozenset[str],
     ) -> tuple[DayWork, list[_Written], PartitionSummary]:
         """Decide what to write and write it; again without every source that breaks on the way."""
         situations = Situations(self.opened.followed, self._recorded, self._name, self.clock())
@@ -126,7 +142,7 @@ class DayExport:
         written: dict[str, tuple[Write, _Written]] = {}
         name = partial(self._name, day)
         while True:
-            situation = partial(situations.of, day, standing, broken=dict(broken), repair=repair)
+            situation = partial(situations.of, day, standing, broken=tuple(broken), spoiled=spoiled, repair=repair)
             work = reconcile(situation(), name)
             self._note(summary, work)
             delivery = Delivery(
@@ -252,14 +268,23 @@ class DayExport:
                 "or the destination gives back what was there before; the day is not recorded"
             )
 
-    def _outcome(self, summary: PartitionSummary, receipt: Receipt | None, work: DayWork, started: float) -> DayOutcome:
+    def _outcome(
+        self, summary: PartitionSummary, receipt: Receipt | None, work: DayWork, spoiled: frozenset[str], started: float
+    ) -> DayOutcome:
         status: Literal["exported", "partial", "kept"] = "exported"
-        if summary.unreadable:
+        wrong = [f"source '{source}' could not be read: {reason}" for source, reason in sorted(summary.unreadable.items())]
+        wrong += [
+            f"{self.sink.uri(file.key)} was removed or changed since it was put, and the cache no longer has all of its "
+            f"{file.rows} rows; put it back from a backup"
+            for file in work.stays
+            if file.key in spoiled
+        ]
+        if wrong:
             status = "partial"
         elif work.kept_rows and not work.writes:
             status = "kept"
         seconds = time.monotonic() - started
-        error = _unreadable_message(summary.unreadable)
+        error = "; ".join(wrong) or None
         return DayOutcome(self.sink.name, summary.dataset, summary.day, status, receipt, error, seconds)
 
 
@@ -275,9 +300,3 @@ def _says_the_same(receipt: Receipt, standing: Receipt | None) -> bool:
         return each.fingerprint, each.rows, each.kept, each.kept_rows, each.elsewhere_rows, files, each.set_aside, each.unreadable
 
     return standing is not None and said(receipt) == said(standing)
-
-
-def _unreadable_message(unreadable: Mapping[SourceName, str]) -> str | None:
-    if not unreadable:
-        return None
-    return "; ".join(f"source '{source}' could not be read: {reason}" for source, reason in sorted(unreadable.items()))

@@ -95,6 +95,7 @@ class Situation:
         standing: What the sink holds of the day.
         held_elsewhere: Rows of the day in files of other days that stay.
         moved: Where rows are that left the day.
+        spoiled: Objects that do not lie at the destination as they were put.
         repair: Whether to write again what has not changed.
     """
 
@@ -106,6 +107,7 @@ class Situation:
     standing: Receipt | None = None
     held_elsewhere: Sequence[Rows] = ()
     moved: Whereabouts = field(default_factory=Whereabouts)
+    spoiled: Collection[str] = ()
     repair: bool = False
 
 
@@ -302,6 +304,8 @@ class _Reconciliation:
         """Whether what the sink has of a unit is left as it is, and at most added to."""
         if self._why[unit] is not Kept.NOTHING:
             return True
+        if any(file.key in self._situation.spoiled for file in self._files[unit]):
+            return False
         state = self._situation.sources.get(unit[0])
         raw_day = self._situation.raw_day
         if state is None or raw_day is None or not state.retires(np.array([raw_day], np.int32))[0]:
@@ -346,6 +350,8 @@ class _Reconciliation:
         if self._situation.repair or len(files) != 1:
             return None
         (file,) = files
+        if file.key in self._situation.spoiled:
+            return None
         if (file.key, file.content) != (write.key, write.content):
             return None
         return replace(file, chain=write.chain) if file.row_set == write.row_set else None

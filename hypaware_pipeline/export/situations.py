@@ -8,7 +8,7 @@ not, they stay there and are left out here.
 """
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -41,7 +41,13 @@ class Situations:
     now: dt.datetime
 
     def of(
-        self, day: Day, standing: Receipt | None, *, broken: Mapping[SourceName, str] | None = None, repair: bool = False
+        self,
+        day: Day,
+        standing: Receipt | None,
+        *,
+        broken: Collection[SourceName] = (),
+        spoiled: Collection[str] = (),
+        repair: bool = False,
     ) -> Situation:
         """The situation of one day.
 
@@ -49,13 +55,15 @@ class Situations:
             day: Which.
             standing: What the sink has of it.
             broken: Sources that turned out to be damaged.
+            spoiled: Objects that do not lie at the destination as they were put.
             repair: Whether to write again what has not changed.
         """
-        situation = self._alone(day, standing, broken or {}, repair=repair)
+        situation = self._alone(day, standing, broken)
         moved = self._moved(day, standing)
-        return replace(situation, held_elsewhere=self._held_elsewhere(day, situation), moved=moved)
+        held = self._held_elsewhere(day, situation)
+        return replace(situation, held_elsewhere=held, moved=moved, spoiled=spoiled, repair=repair)
 
-    def _alone(self, day: Day, standing: Receipt | None, broken: Mapping[SourceName, str], *, repair: bool) -> Situation:
+    def _alone(self, day: Day, standing: Receipt | None, broken: Collection[SourceName]) -> Situation:
         """A day without what other days have to do with it."""
         pin = self.followed.pin
         unreadable = {*pin.summary(day).unreadable, *pin.unreadable, *broken}
@@ -66,7 +74,6 @@ class Situations:
             unreadable=unreadable,
             migrated=pin.migrated,
             standing=standing,
-            repair=repair,
         )
 
     def _state(self, source: SourceName) -> SourceState:
@@ -95,7 +102,7 @@ class Situations:
             if standing is None or not _overlap(_sets_of(standing), situation):
                 continue
             moved = self._moved(other, standing)
-            given = replace(self._alone(other, standing, {}, repair=False), moved=Whereabouts(moved.cached, moved.cached))
+            given = replace(self._alone(other, standing, ()), moved=Whereabouts(moved.cached, moved.cached))
             work = reconcile(given, partial(self.name, other))
             held += [unpack(file.row_set) for file in work.stays]
         return held

@@ -194,6 +194,9 @@ class Status:
             said.append(f"{counted(due, 'day')} due: run `hypaware-pipeline export`")
         elif not said:
             said.append("everything that is in the cache's tables is exported" if every else "there is nothing to export")
+        paused = [sink.name for sink in self.sinks if sink.paused]
+        if paused:
+            said.append(f"{', '.join(paused)} paused")
         waiting = [each for each in self.spools if each.bytes]
         if waiting:
             names = ", ".join(each.dataset for each in waiting)

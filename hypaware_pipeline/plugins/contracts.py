@@ -216,6 +216,10 @@ class SinkWriter(Protocol):
         """The receipt that lies at the destination, or None. Something else under its name is `SinkHalted`."""
         ...
 
+    def sizes(self, dataset: DatasetName, day: Day) -> Mapping[str, int]:
+        """Bytes of every object that lies where those of a day do, by key."""
+        ...
+
     def remove(self, keys: Iterable[str], *, fence: Fence) -> None:
         """Remove objects that a newer receipt no longer names."""
         ...

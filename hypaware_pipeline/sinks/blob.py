@@ -9,13 +9,13 @@ store then leaves the old object as it was.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hypaware_pipeline.model import Column, DatasetName, Day, Part, Receipt, SinkName, StoredObject
 from hypaware_pipeline.plugins.contracts import BlobStore, Encoded, Encoder, Fence, RefusedRow, Writable
-from hypaware_pipeline.sinks.naming import object_key, receipt_key
+from hypaware_pipeline.sinks.naming import day_prefix, object_key, receipt_key
 from hypaware_pipeline.sinks.receipts import read_receipt
 
 if TYPE_CHECKING:
@@ -96,6 +96,10 @@ class BlobSink:
     def read_receipt(self, dataset: DatasetName, day: Day) -> Receipt | None:
         """See `SinkWriter.read_receipt`."""
         return read_receipt(self.store, self.prefix, receipt_key(self.prefix, dataset, day, self.name))
+
+    def sizes(self, dataset: DatasetName, day: Day) -> Mapping[str, int]:
+        """See `SinkWriter.sizes`."""
+        return {info.key: info.size for info in self.store.list(day_prefix(self.prefix, dataset, day))}
 
     def remove(self, keys: Iterable[str], *, fence: Fence) -> None:
         """See `SinkWriter.remove`."""
