@@ -199,6 +199,19 @@ def test_what_has_not_changed_is_written_again_to_repair_it() -> None:
     assert in_words(decided(partly)) == Decided({}, ("a",), Kept.FROZEN, 1)
 
 
+def test_an_object_that_was_spoiled_is_written_again_if_the_cache_has_all_its_rows() -> None:
+    standing = exported({"a": THREE})
+    for source in (state(), RETIRED):
+        spoiled = a_situation({"a": THREE}, standing, of={"a": source}, spoiled={"a"})
+        assert in_words(decided(spoiled)) == Decided({"a": [1, 2, 3]})
+    grown = exported({"a": some_rows(1, 4)}, standing, of={"a": RETIRED})
+    for which in ("a", "a.4-4"):
+        spoiled = a_situation({"a": some_rows(1, 4)}, grown, of={"a": RETIRED}, spoiled={which})
+        assert in_words(decided(spoiled)) == Decided({"a": [1, 2, 3, 4]})
+    partly = a_situation({"a": THREE[1:]}, standing, of={"a": RETIRED}, spoiled={"a"})
+    assert in_words(decided(partly)) == Decided({}, ("a",), Kept.FROZEN, 1)
+
+
 def test_an_object_that_stays_because_nothing_changed_goes_on_on_the_chain_its_source_is_on() -> None:
     (file,) = decided(a_situation({"a": THREE}, exported({"a": THREE}), of={"a": OTHER_CHAIN})).stays
     assert file.chain == "c2"
@@ -413,6 +426,7 @@ def test_a_row_that_another_day_keeps_is_left_out_until_it_gives_it_up() -> None
 def test_rows_that_were_parked_are_tried_again_with_their_object_and_not_while_it_stays() -> None:
     standing = exported({"a": THREE}, parks=[2])
     assert (standing.exported_rows, standing.parked_rows) == (2, 1)
+    assert in_words(decided(a_situation({"a": THREE}, standing))) == Decided({"a": [1, 2, 3]})
     again = decided(a_situation({"a": some_rows(1, 4)}, standing))
     assert (in_words(again), again.set_aside) == (Decided({"a": [1, 2, 3, 4]}), [])
     frozen = decided(a_situation({"a": some_rows(1, 4)}, standing, of={"a": RETIRED}))
