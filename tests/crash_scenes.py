@@ -8,7 +8,10 @@ import gzip
 import hashlib
 import json
 import random
-from collections.abc import Callable, Iterable
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +22,46 @@ from hypaware_pipeline.demo import mishaps
 from hypaware_pipeline.demo.writer import CacheWriter
 from hypaware_pipeline.model import DatasetName, Receipt, SinkName
 from tests.builders import a_cache, a_log
+from tests.faults import AnExport
 from tests.installations import JSONL, PARQUET, AnInstallation
 
 DAY = "2026-06-05"
 LOGS = DatasetName("logs")
 HOURS = 3600
 _NOON = dt.datetime(2026, 6, 5, 12, tzinfo=dt.UTC)
+# Most of the time would go into waiting for a disk; where there is a file system in memory, everything lies there.
+_MEMORY = Path("/dev/shm")
 _SETTLES = dt.timedelta(minutes=16)
 _SINKS = {"feed": {**JSONL, "config": {"dir": "out/feed"}}, "archive": {**PARQUET, "config": {"dir": "out/archive"}}}
+
+
+@contextmanager
+def in_memory() -> Iterator[Path]:
+    """A directory, in memory if that can be."""
+    directory = Path(tempfile.mkdtemp(prefix="hypaware-crashes-", dir=_MEMORY if _MEMORY.is_dir() else None))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory)
 
 
 class Scene:
     """A cache, an installation that exports one day of it to `sink`, and the numbers of the rows the sink has to hold.
 
-    What lies at a sink when retention reaches its day, or when the cache is removed, is never to leave it.
+    `clock` is a file that tells all processes the time. What lies at a sink when retention reaches its day, or when the cache is
+    removed, is never to leave it.
     """
 
     def __init__(self, directory: Path, *, sink: str = "feed", **options: Any) -> None:
         self.cache = a_cache(directory / "cache")
         self.sink = sink
         self.wanted: set[int] = set()
+        self._final: set[int] = set()
         self.installation = AnInstallation(
             directory / "home", self.cache.root, now=self.cache.clock.moment, sinks=_SINKS, **options
         )
-        self._final: set[int] = set()
+        self.clock = directory / "now"
+        self._go_on()
 
     # --- what happens ----------------------------------------------------------------------------------------------------------
 
@@ -78,15 +97,22 @@ class Scene:
 
     def settle(self) -> None:
         """What was deleted was deleted long ago, and every lease has expired."""
-        self.installation.now = max(self.installation.now, self.cache.clock.moment) + _SETTLES
+        self._go_on(_SETTLES)
 
     def export(self) -> None:
         """Export what is due, in this process."""
         for outcome in self.installation.export(sink=self.sink):
             assert outcome.done, outcome.error
 
-    def _go_on(self) -> None:
-        self.installation.now = max(self.installation.now, self.cache.clock.moment)
+    def exporting(self, **options: Any) -> AnExport:
+        """Export the day in a process of its own; `options` are those of `AnExport`."""
+        return AnExport(self.installation, [DAY], sink=self.sink, clock=self.clock, **options)
+
+    def _go_on(self, by: dt.timedelta = dt.timedelta()) -> None:
+        self.installation.now = max(self.installation.now, self.cache.clock.moment) + by
+        new = self.clock.with_name("new")
+        new.write_text(self.installation.now.isoformat())
+        new.replace(self.clock)
 
     # --- what must be true -----------------------------------------------------------------------------------------------------
 

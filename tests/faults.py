@@ -55,7 +55,7 @@ class Fault:
 class _Task:
     config: Path
     env: Mapping[str, str]
-    now: dt.datetime
+    clock: Path
     sink: str
     dataset: str
     days: Sequence[str]
@@ -67,6 +67,8 @@ class _Task:
 class AnExport:
     """A process that exports days of a dataset; a context manager that leaves none behind.
 
+    `clock` is a file that tells it the time, so that it agrees with others however long it was stopped.
+
     Attributes:
         steps: Those it told, as far as it is known by now.
         answers: By day, what became of it and what was wrong; of days that were answered by now.
@@ -77,6 +79,7 @@ class AnExport:
         installation: AnInstallation,
         days: Sequence[str],
         *,
+        clock: Path,
         sink: str = "feed",
         dataset: str = "logs",
         fault: Fault | None = None,
@@ -88,7 +91,7 @@ class AnExport:
         self.answers: dict[str, tuple[str, str | None]] = {}
         config = installation.installation.config.path
         terms = LeaseTerms("a process", wait_seconds, lease_seconds)
-        task = _Task(config, installation.env, installation.now, sink, dataset, days, fault, terms, lock_wait_seconds)
+        task = _Task(config, installation.env, clock, sink, dataset, days, fault, terms, lock_wait_seconds)
         self._said, says = _PROCESSES.Pipe(duplex=False)
         self._process = _PROCESSES.Process(target=_export, args=(task, says))
         self._process.start()
@@ -164,7 +167,7 @@ def _export(task: _Task, says: Connection) -> None:
             os.kill(os.getpid(), task.fault.signal)
 
     local_fs.LOCK_WAIT_SECONDS = task.lock_wait_seconds
-    installation = Installation.load(task.config, task.env, clock=lambda: task.now)
+    installation = Installation.load(task.config, task.env, clock=lambda: dt.datetime.fromisoformat(task.clock.read_text()))
     sink = build_sink(installation.config.sinks[SinkName(task.sink)], task.env)
     with installation.open_ledger() as ledger:
         exporter = Exporter(sink, ledger, installation.clock, task.terms, reached)

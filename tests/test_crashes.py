@@ -1,32 +1,26 @@
 """What is killed at any step of a day: nothing is lost, doubled or left unlisted."""
 
 import itertools
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from hypaware_pipeline.export.steps import Step
-from tests.crash_scenes import DAY, MEANWHILE, WAITING, Scene
-from tests.faults import AnExport, Fault
-
-# Most of the time would go into waiting for a disk; where there is a file system in memory, everything lies there.
-_MEMORY = Path("/dev/shm")
+from tests.crash_scenes import DAY, MEANWHILE, WAITING, Scene, in_memory
+from tests.faults import Fault
 
 
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A directory, in memory if that can be."""
-    directory = Path(tempfile.mkdtemp(prefix="hypaware-crashes-", dir=_MEMORY if _MEMORY.is_dir() else None))
-    yield directory
-    shutil.rmtree(directory)
+    with in_memory() as directory:
+        yield directory
 
 
 def steps_of(scene: Scene) -> list[Step]:
     """The steps that the export takes when nothing stops it."""
-    with AnExport(scene.installation, [DAY], sink=scene.sink) as export:
+    with scene.exporting() as export:
         assert export.ended().answers[DAY][0] == "exported", export.answers
     scene.assert_at_rest()
     assert export.steps[-1] is Step.RECORDED
@@ -35,7 +29,7 @@ def steps_of(scene: Scene) -> list[Step]:
 
 def kill_after(scene: Scene, steps: int) -> None:
     """Begin an export, which dies after so many steps."""
-    with AnExport(scene.installation, [DAY], sink=scene.sink, fault=Fault(steps)) as export:
+    with scene.exporting(fault=Fault(steps)) as export:
         assert export.ended().killed
         assert export.answers == {}
 
