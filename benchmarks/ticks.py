@@ -1,9 +1,9 @@
-"""What ticks cost in the code server: with nothing new, however many days were exported; with one more file in a large table.
+"""What ticks cost in the code server: nothing new, whatever was exported; one more file in a large table; days that wait.
 
 The floor is as many schedules that skip at once: Dagster opens its storage anew for every tick. A first tick plans, and imports
 what that takes.
 Wanted: nothing new over 5 datasets x 1,000 days x 3 sinks below 300 ms for all three ticks together, the same for a tenth of the
-days; one more file in a table of 5,000 below 500 ms.
+days; one more file in a table of 5,000 below 500 ms; 5,000 days that wait below 2 s.
 """
 
 from collections.abc import Iterator
@@ -44,6 +44,11 @@ def _nothing_new(lab: Lab, samples: dict[str, list[Sample]], days: int) -> None:
         later = [first, *(_quiet_tick(lab, home, cache) for _ in range(lab.size(2, 0)))]
         samples[f"{name}: nothing new"] = [_part(sample, "later") for sample in later]
         samples[f"{name}: floor, 3 schedules that skip"] = [_part(sample, "floor") for sample in later]
+        arguments = {"home": str(home), "cache": cache, "sinks": _ONE_SINK, "times": _TIMES}
+        requeued = lab.run(Side("benchmarks.tick_sides:requeue", arguments))
+        waiting = f"{requeued.figures['waiting']:,.0f} days wait to be tried again: requeue sensor"
+        samples[f"{waiting}, first"] = [requeued.taking("first_seconds")]
+        samples[f"{waiting}, later ({requeued.figures['runs']:.0f} runs each)"] = [requeued.taking("later_seconds")]
 
 
 def _one_more_file(lab: Lab, samples: dict[str, list[Sample]]) -> None:

@@ -23,6 +23,8 @@ from tests.command_line import ACommandLine
 from tests.daemon import ROOT
 from tests.installations import JSONL, PARQUET, AnInstallation, write_config
 
+FEED, LOGS = SinkName("feed"), DatasetName("logs")
+
 
 @pytest.fixture
 def cache(tmp_path: Path) -> CacheBuilder:
@@ -87,6 +89,41 @@ def test_a_day_that_failed_is_told_with_its_reason_until_it_is_exported(
     run("export", "--config", str(config))
     (logs,) = status(run, config)["sinks"][0]["datasets"]
     assert (logs["failed_days"], logs["last_failure"]) == (0, None)
+
+
+def test_what_is_tried_again_and_when_is_told_until_it_is_exported(tmp_path: Path, cache: CacheBuilder) -> None:
+    installation = AnInstallation(tmp_path / "home", cache.root, sinks=feed())
+    with installation.installation.open_ledger() as ledger:
+        ledger.retries.give_back(FEED, LOGS, Day("2026-06-05"), "busy", retry_after_seconds=600)
+        ledger.retries.give_back(FEED, LOGS, Day("2026-06-06"), "the disk is read-only", retry_after_seconds=None)
+    (logs,) = at_noon(installation).to_json()["sinks"][0]["datasets"]
+    assert (logs["retry_days"], logs["next_retry"], logs["given_up_days"]) == (2, "2026-06-10T12:10:00.000Z", 1)
+    assert [(each["day"], each["attempt"], each["given_up"]) for each in logs["retries"]] == [
+        ("2026-06-06", 0, True),
+        ("2026-06-05", 0, False),
+    ]
+    assert logs["stalled"].startswith("feed/logs was given up at once, since trying again mends nothing: 2026-06-06: the disk")
+    installation.export()
+    (logs,) = at_noon(installation).to_json()["sinks"][0]["datasets"]
+    assert (logs["retry_days"], logs["next_retry"], logs["stalled"]) == (0, None, None)
+
+
+def test_a_halted_sink_is_told_once_with_its_reason_and_what_to_do(
+    run: ACommandLine, tmp_path: Path, cache: CacheBuilder
+) -> None:
+    config = write_config(tmp_path / "home", cache.root, sinks=feed())
+    cache.with_day("2026-06-04")
+    run("export", "--to", "2026-06-04", "--config", str(config))
+    for day in ("2026-06-05", "2026-06-06"):
+        (tmp_path / f"home/out/feed/logs/day={day}").write_text("in the way")
+    run("export", "--config", str(config))
+    document = status(run, config)
+    assert "day=2026-06-06" in document["sinks"][0]["halted"]["reason"]
+    assert document["summary"].startswith("1 sink halted; 2 days failed; mend what is said above")
+    _, out, _ = run("status", "--config", str(config))
+    assert out.count("a file stands where a directory is needed") == 1
+    assert "when that is mended, run `hypaware-pipeline resume feed`. Until then a tick tries one day" in out
+    assert line_of(out, "logs").endswith("  2 days due from 2026-06-05, 2 days given up")
 
 
 def test_a_failed_day_that_left_the_cache_is_no_failure_any_more(tmp_path: Path, cache: CacheBuilder) -> None:
@@ -243,7 +280,7 @@ def test_what_a_table_has_no_room_for_follows_it(run: ACommandLine, tmp_path: Pa
     run("export", "--config", str(config))
     _, out, _ = run("status", "--config", str(config))
     for line in (
-        "feed/logs 2026-06-0",
+        "feed is halted since ",
         "feed/logs: source 'b' cannot be read: ",
         "feed/logs: before the sink's start: 1 due day; ",
         "feed/logs: before the first day: 2026-06-01; `hypaware-pipeline first-day 2026-06-01` moves it",

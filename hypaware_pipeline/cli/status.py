@@ -85,8 +85,10 @@ def _lines(status: Status, installation: Installation) -> Iterator[str]:
         yield from _said_of_sink(sink)
     for chain in status.chains:
         yield f"source '{chain.source}' of {chain.dataset}, {_minute(chain.since)}: {chain.note}"
-    for each in status.datasets():
-        yield from (f"{each.sink}/{each.dataset}{said}" for said in _said_of(each))
+    for sink in status.sinks:
+        for each in sink.datasets:
+            said = [*_said_of_failures(each), *_said_of(each)] if sink.halted is None else _said_of(each)
+            yield from (f"{each.sink}/{each.dataset}{text}" for text in said)
     if status.beginnings.note:
         yield status.beginnings.note
     for spool in status.spools:
@@ -110,10 +112,11 @@ def _said_of_sink(sink: SinkStatus) -> Iterator[str]:
 def _said_of(each: DatasetStatus) -> Iterator[str]:
     if each.verdict.error:
         yield f": {each.verdict.error}"
-    if each.last_failure:
-        yield f" {each.last_failure.day} failed at {_minute(each.last_failure.at)}: {each.last_failure.reason}"
-    yield from _said_of_retries(each)
-    yield from _said_of_writing(each)
+    if each.lease:
+        yield f" is being written by {each.lease.holder}, since {_minute(timestamp(each.lease.taken_at))}"
+    if each.intents:
+        begun = span(sorted({intent.day for intent in each.intents}))
+        yield f": what an export began to write of {begun} is not recorded; the next one puts that in order"
     if each.unproven:
         yield (
             f": {counted(each.unproven.rows, 'row')} of {counted(each.unproven.days, 'day')} that the cache has no more stay at "
@@ -128,22 +131,15 @@ def _said_of(each: DatasetStatus) -> Iterator[str]:
         yield f": before the first day: {span(early)}; `hypaware-pipeline first-day {early[0]}` moves it"
 
 
-def _said_of_retries(each: DatasetStatus) -> Iterator[str]:
+def _said_of_failures(each: DatasetStatus) -> Iterator[str]:
+    """What a sink that is halted says once for all of its datasets."""
+    if each.stall:
+        yield f" {str(each.stall).removeprefix(f'{each.sink}/{each.dataset} ')}"
+    elif each.last_failure:
+        yield f" {each.last_failure.day} failed at {_minute(each.last_failure.at)}: {each.last_failure.reason}"
     waiting = len(each.retries) - each.given_up
     if waiting and each.next_retry:
         yield f": {counted(waiting, 'day')} to be tried again, the next at {_minute(each.next_retry)}; an export tries them now"
-    if each.stall:
-        yield f" {str(each.stall).removeprefix(f'{each.sink}/{each.dataset} ')}"
-
-
-def _said_of_writing(each: DatasetStatus) -> Iterator[str]:
-    if each.lease:
-        yield f" is being written by {each.lease.holder}, since {_minute(timestamp(each.lease.taken_at))}"
-    for intent in each.intents:
-        yield (
-            f" {intent.day}: an export began to write {counted(len(intent.keys), 'object')} at {_minute(intent.opened_at)} and "
-            "did not end; the next export of the day puts that in order"
-        )
 
 
 def _minute(at: str) -> str:
