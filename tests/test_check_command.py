@@ -21,6 +21,7 @@ from dagster._core.scheduler.instigation import (
     InstigatorStatus,
     InstigatorType,
     ScheduleInstigatorData,
+    SensorInstigatorData,
     TickData,
     TickStatus,
 )
@@ -348,3 +349,16 @@ def test_a_schedule_that_somebody_stopped_and_one_whose_tick_failed_are_told(
     instance.update_instigator_state(state.with_status(InstigatorStatus.STOPPED))
     (text,) = said(check(run, config), "warning", "schedule of feed")
     assert text == "was stopped by somebody; start export_feed_schedule in the UI"
+
+
+def test_a_requeue_sensor_is_worth_a_line_once_somebody_stopped_it(
+    run: ACommandLine, tmp_path: Path, cache: CacheBuilder, instance: dg.DagsterInstance
+) -> None:
+    config = write_config(tmp_path / "home", cache.root, sinks={"feed": feed()})
+    assert not [each for each in check(run, config) if each["where"].startswith("requeue")]
+    origin = a_schedule_state(InstigatorStatus.STOPPED).origin
+    sensor = RemoteInstigatorOrigin(origin.repository_origin, "requeue_feed")
+    data = SensorInstigatorData(min_interval=30)
+    instance.add_instigator_state(InstigatorState(sensor, InstigatorType.SENSOR, InstigatorStatus.STOPPED, data))
+    (text,) = said(check(run, config), "warning", "requeue sensor of feed")
+    assert text == "was stopped by somebody; start requeue_feed in the UI"

@@ -17,7 +17,7 @@ from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatu
 
 from hypaware_pipeline.config import SinkConfig
 from hypaware_pipeline.errors import BadRequest, RunStorageFailed, StateUnusable
-from hypaware_pipeline.export.findings import Finding, ago, ok, problem, warning
+from hypaware_pipeline.export.findings import Finding, Level, ago, ok, problem, warning
 from hypaware_pipeline.export.installation import Clock
 from hypaware_pipeline.orchestration.instance import opened_instance
 from hypaware_pipeline.orchestration.naming import Names
@@ -41,6 +41,7 @@ def home_findings(env: Mapping[str, str], sinks: Sequence[SinkConfig], *, clock:
             scheduled = [sink for sink in sinks if sink.cron]
             yield _daemon(instance, scheduled, clock())
             yield from _schedules(instance, scheduled, clock())
+            yield from _sensors(instance, sinks, clock())
     except (BadRequest, StateUnusable, RunStorageFailed) as error:
         yield problem(where, str(error))
 
@@ -86,15 +87,27 @@ def _daemon(instance: dg.DagsterInstance, scheduled: Sequence[SinkConfig], now: 
 
 
 def _schedules(instance: dg.DagsterInstance, scheduled: Sequence[SinkConfig], now: dt.datetime) -> Iterator[Finding]:
-    states: dict[str, InstigatorState] = {}
-    for state in instance.all_instigator_state(instigator_type=InstigatorType.SCHEDULE):
-        states[state.instigator_name] = state
+    states = _states(instance, InstigatorType.SCHEDULE)
     for sink in scheduled:
         name = Names().schedule(sink.slug)
-        yield _schedule(instance, f"schedule of {sink.name}", name, states.get(name), now)
+        yield _instigator(instance, f"schedule of {sink.name}", name, states.get(name), now)
 
 
-def _schedule(instance: dg.DagsterInstance, where: str, name: str, state: InstigatorState | None, now: dt.datetime) -> Finding:
+def _sensors(instance: dg.DagsterInstance, sinks: Sequence[SinkConfig], now: dt.datetime) -> Iterator[Finding]:
+    """Nobody sets up a requeue sensor, so that only one with which something is wrong is worth a line."""
+    states = _states(instance, InstigatorType.SENSOR)
+    for sink in sinks:
+        name = Names().requeue_sensor(sink.slug)
+        found = _instigator(instance, f"requeue sensor of {sink.name}", name, states.get(name), now)
+        if found.level is not Level.OK:
+            yield found
+
+
+def _states(instance: dg.DagsterInstance, kind: InstigatorType) -> dict[str, InstigatorState]:
+    return {state.instigator_name: state for state in instance.all_instigator_state(instigator_type=kind)}
+
+
+def _instigator(instance: dg.DagsterInstance, where: str, name: str, state: InstigatorState | None, now: dt.datetime) -> Finding:
     if state is None:
         return ok(where, "had no tick yet")
     if state.status is InstigatorStatus.STOPPED:
