@@ -27,12 +27,15 @@ from hypaware_pipeline.sinks.stores import local_fs
 from tests.installations import AnInstallation
 from tests.waiting import wait_for
 
-_PROCESSES = mp.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(
+PROCESSES = mp.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
     [
         "tests.faults",
         "hypaware_pipeline.cache.reader",
         "hypaware_pipeline.cache.scan",
+        "hypaware_pipeline.cli.export",
+        "hypaware_pipeline.orchestration.instance",
+        "hypaware_pipeline.orchestration.runner",
         "hypaware_pipeline.sinks.encoders.jsonl",
         "hypaware_pipeline.sinks.encoders.parquet",
         "sqlalchemy.dialects.postgresql",
@@ -92,8 +95,8 @@ class AnExport:
         config = installation.installation.config.path
         terms = LeaseTerms("a process", wait_seconds, lease_seconds)
         task = _Task(config, installation.env, clock, sink, dataset, days, fault, terms, lock_wait_seconds)
-        self._said, says = _PROCESSES.Pipe(duplex=False)
-        self._process = _PROCESSES.Process(target=_export, args=(task, says))
+        self._said, says = PROCESSES.Pipe(duplex=False)
+        self._process = PROCESSES.Process(target=_export, args=(task, says))
         self._process.start()
         says.close()
 
