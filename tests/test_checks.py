@@ -1,14 +1,18 @@
 """What the asset checks say of the exports, and when it is reported."""
 
 import datetime as dt
+import random
 
 import dagster as dg
 import pytest
 
+from hypaware_pipeline.demo.mishaps import wipe
+from hypaware_pipeline.demo.writer import CacheWriter
 from hypaware_pipeline.export.blueprint import Blueprint
 from hypaware_pipeline.model import DatasetName, Day, SinkName
 from hypaware_pipeline.orchestration.build import definitions_of
 from hypaware_pipeline.orchestration.runner import Request, run_requests
+from tests.builders import a_log
 from tests.installations import JSONL, AnInstallation
 
 LOGS = dg.AssetKey(["feed", "logs"])
@@ -102,6 +106,33 @@ def test_a_failed_day_is_an_error_that_names_it_and_is_over_with_the_next_export
     run(installation, instance, "2026-06-05")
     tick(installation, instance)
     assert [each.passed for each in evaluations(instance)] == [False, True]
+
+
+def test_a_halted_sink_is_an_error_although_nothing_is_due_until_it_is_resumed(installation, instance):
+    installation.export()
+    cursor = tick(installation, instance).cursor
+    with installation.installation.open_ledger() as ledger:
+        ledger.retries.halt(SinkName("feed"), "the bucket is gone")
+    cursor = tick(installation, instance, cursor).cursor
+    *_, halted = evaluations(instance)
+    assert (halted.passed, halted.severity) == (False, dg.AssetCheckSeverity.ERROR)
+    assert halted.description == "halted since 2026-06-10T12:00:00.000Z: the bucket is gone"
+    with installation.installation.open_ledger() as ledger:
+        ledger.retries.resume(SinkName("feed"))
+    tick(installation, instance, cursor)
+    assert [each.passed for each in evaluations(instance)] == [True, False, True]
+
+
+def test_rows_that_vanished_without_proof_are_a_warning_with_their_days(installation, instance, cache):
+    installation.export()
+    wipe(cache.root)
+    CacheWriter(cache.root, clock=cache.clock, rng=random.Random(7)).append("logs", "unknown", [a_log("2026-06-05", 9)])
+    installation.export()
+    tick(installation, instance)
+    (vanished,) = evaluations(instance)
+    assert (vanished.passed, vanished.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert vanished.metadata["unproven"].value == {"2026-06-04": 3, "2026-06-05": 3}
+    assert vanished.description == "vanished without proof: 6 rows"
 
 
 def test_a_source_that_cannot_be_read_is_an_error_that_names_it(installation, instance, cache):
