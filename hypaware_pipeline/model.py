@@ -413,6 +413,13 @@ class Receipt:
             "seconds": self.seconds,
         }
 
+    def shown(self) -> dict[str, Any]:
+        """As a JSON object to be looked at: row sets say how many rows they have, and not which."""
+        document = self.to_json()
+        for part in (*document["files"], *document["set_aside"]):
+            part["row_set"] = {"rows": part["row_set"]["rows"]}
+        return document
+
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote.

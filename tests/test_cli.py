@@ -6,7 +6,9 @@ import shutil
 import pytest
 
 from hypaware_pipeline.cli import demo, main
+from hypaware_pipeline.demo.mishaps import wipe
 from hypaware_pipeline.sinks.encoders.jsonl import JsonlEncoder
+from tests.builders import a_cache
 from tests.installations import JSONL, write_config
 
 YEAR_LATER = "2027-06-10"
@@ -209,7 +211,23 @@ def test_all_says_which_days_are_kept_and_why(run, config, cache):
     assert code == 0
     assert out.splitlines()[1].split()[:4] == ["archive", "logs", "1", "2"]
     # A day asked for was left out without a word.
-    assert "archive/logs: not exported again: 2026-06-05; the cache no longer holds the day whole" in err
+    assert "archive/logs: 1 row of 2026-06-05 that the cache has no more: retention reached the day" in err
+
+
+def test_a_plan_says_what_may_leave_the_sink_once_its_loss_was_accepted(run, config, cache):
+    cache.with_day("2026-06-05", rows=2)
+    assert run("export", "archive", "--config", str(config))[0] == 0
+    wipe(cache.root)
+    a_cache(cache.root, seed=2).with_day("2026-06-05", rows=2, serviceName="another")
+    code, _, err = run("export", "archive", "--config", str(config))
+    assert code == 0
+    assert "archive/logs: 2 rows of 2026-06-05 that the cache has no more: nothing proves" in err
+    assert run("plan", "archive", "--config", str(config))[1] == "nothing is due\n"
+    assert run("resume", "archive", "--accept-rewind", "--yes", "--config", str(config))[0] == 0
+    code, out, _ = run("plan", "archive", "--config", str(config))
+    assert code == 0
+    assert "rows that were removed from the cache may leave the sink now" in out
+    assert "1 settled" in out
 
 
 def test_the_demo_exports_two_sinks_and_shows_a_query(run, tmp_path):

@@ -150,7 +150,7 @@ def test_a_range_is_one_run_and_every_day_is_materialized_with_its_figures(cache
     assert metadata["dagster/uri"].value.startswith("file://")
     assert metadata["receipt"].value[0]["sink"] == "feed"
     shown_first = ["dagster/partition_row_count", "bytes", "dagster/uri", "seconds", "rows_per_second"]
-    assert list(metadata) == [*shown_first, "parked", "withheld", "undated", "status", "files", "receipt"]
+    assert list(metadata) == [*shown_first, "parked", "withheld", "kept", "undated", "status", "files", "receipt"]
 
 
 def test_one_bad_day_of_a_range_is_failed_and_the_others_are_materialized(cache, home, instance):

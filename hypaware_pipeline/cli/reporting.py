@@ -23,9 +23,9 @@ from rich.text import Text
 from hypaware_pipeline.cli.agenda import Agenda
 from hypaware_pipeline.cli.answer import answer_console, answer_table
 from hypaware_pipeline.export.findings import Finding, Level
-from hypaware_pipeline.export.outlook import SinkTotal, counted
+from hypaware_pipeline.export.outlook import SinkTotal, counted, span
 from hypaware_pipeline.export.plan import PlannedDay
-from hypaware_pipeline.model import DatasetName, Day, DayOutcome, SinkName
+from hypaware_pipeline.model import DatasetName, Day, DayOutcome, Kept, Receipt, SinkName
 
 
 class Report:
@@ -37,6 +37,7 @@ class Report:
         self._out = answer_console()
         self._err = Console(file=sys.stderr, highlight=False)
         self._totals: dict[tuple[str, str], dict[str, int]] = {}
+        self._kept: dict[tuple[SinkName, DatasetName, Kept], list[Receipt]] = {}
         self._failures: list[str] = []
 
     @property
@@ -78,6 +79,8 @@ class Report:
             totals["rows"] += receipt.exported_rows
             totals["bytes"] += receipt.bytes
             totals["parked"] += receipt.parked_rows
+        if receipt is not None and receipt.kept_rows:
+            self._kept.setdefault((outcome.sink, outcome.dataset, receipt.kept), []).append(receipt)
         self._document(
             sink=outcome.sink,
             dataset=outcome.dataset,
@@ -90,6 +93,7 @@ class Report:
             files=list(uris),
             seconds=round(outcome.seconds, 3),
             error=outcome.error,
+            receipt=receipt.shown() if receipt else None,
         )
 
     def planned(self, agenda: Agenda) -> None:
@@ -119,6 +123,10 @@ class Report:
         if not self._as_json:
             nothing = "nothing was exported" if self._failures else "nothing was due"
             self._out.print(self._table() if self._totals else nothing)
+        for (sink, dataset, kept), receipts in self._kept.items():
+            rows = counted(sum(receipt.kept_rows for receipt in receipts), "row")
+            days = span([receipt.day for receipt in receipts])
+            self.note(f"{sink}/{dataset}: {rows} of {days} that the cache has no more: {kept.sentence}")
         self._say_failures()
 
     def _table(self) -> Table:
@@ -143,7 +151,15 @@ class Report:
             typer.echo(json.dumps(fields, ensure_ascii=False), file=self._stdout)
 
 
-_CAUSES = {"new": "green", "drift": "yellow", "stale": "magenta", "unreadable": "bold red", "asked": "cyan"}
+_CAUSES = {
+    "new": "green",
+    "drift": "yellow",
+    "stale": "magenta",
+    "settled": "yellow",
+    "retry": "yellow",
+    "unreadable": "bold red",
+    "asked": "cyan",
+}
 _HELD = {
     "settling": "waiting until a removal of rows has settled",
     "kept": "kept at the sink as exported, because the cache no longer holds them whole",

@@ -229,9 +229,10 @@ def _metadata(sink: ConfiguredSink, outcomes: list[DayOutcome]) -> dict[str, Any
         "seconds": round(seconds, 3),
         "rows_per_second": round(rows / seconds, 1) if seconds else 0.0,
         "parked": sum(receipt.parked_rows for receipt in receipts),
-        "withheld": 0,
+        "withheld": sum(receipt.withheld_rows for receipt in receipts),
+        "kept": sum(receipt.kept_rows for receipt in receipts),
         "undated": undated,
         "status": ", ".join(sorted({outcome.status for outcome in outcomes})),
         "files": dg.MetadataValue.json(uris),
-        "receipt": dg.MetadataValue.json([receipt.to_json() for receipt in receipts]),
+        "receipt": dg.MetadataValue.json([receipt.shown() for receipt in receipts]),
     }
