@@ -201,7 +201,7 @@ class ExportedFile:
         source: Where its rows were when it was written.
         generation: Of all its rows.
         chain: Of the source when it was written; the ledger moves it on where the source is known to hold the same rows still.
-        content: Digest of what its rows were, whatever their order.
+        content: Digest of what its rows were, whatever their order; of those that were parked on the way too.
         row_set: Which rows it holds.
     """
 

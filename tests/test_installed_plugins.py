@@ -85,8 +85,14 @@ class ListWriter:
         self.store.put(f"{receipt.dataset}/{self.list_name}", lambda out: out.write(body), **how)
         self.plain.write_receipt(receipt, **how)
 
-    def read_receipt(self, dataset, day):
-        return self.plain.read_receipt(dataset, day)
+    def receipt_key(self, dataset, day):
+        return self.plain.receipt_key(dataset, day)
+
+    def read_receipt(self, key):
+        return self.plain.read_receipt(key)
+
+    def is_object(self, key):
+        return self.plain.is_object(key)
 
     def sizes(self, dataset, day):
         return self.plain.sizes(dataset, day)

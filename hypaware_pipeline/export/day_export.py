@@ -17,9 +17,6 @@ Why the lease is asked for before every write: see `leases`.
 Why the cache is looked at again for a day that another export recorded meanwhile: its copy may be of a later state, and what this
 one does not know of would seem to have vanished.
 
-Why the sizes of the objects that stand are looked at: one that somebody removed or cut can be written again only while the cache
-has its rows, and a day that is exported anyway costs one listing more.
-
 Why a receipt is read again before it is recorded: the ledger's word stops a day from being exported again, so it is given only
 for what the destination has been seen to have.
 """
@@ -36,6 +33,7 @@ from hypaware_pipeline.errors import BalanceBroken, CursorSuperseded, PinLost, S
 from hypaware_pipeline.export.deliver import PARKED_IN_RECEIPT, Delivery, Opened
 from hypaware_pipeline.export.reconcile import DayWork, Identities, Situation, Write, identities_of, reconcile
 from hypaware_pipeline.export.situations import Situations
+from hypaware_pipeline.export.standing import Standing, look
 from hypaware_pipeline.export.steps import Step
 from hypaware_pipeline.ledger import Ledger, Recorded
 from hypaware_pipeline.ledger.schema import timestamp
@@ -89,18 +87,18 @@ class DayExport:
         summary = self.opened.pin.summary(day)
         recorded = self.ledger.recorded(self.sink.name, summary.dataset, day)
         self._ensure_newer(recorded)
-        standing = self._standing(summary, recorded)
-        spoiled = self._spoiled(standing)
-        work, written, summary = self._write(day, summary, standing, recorded, spoiled)
+        dataset = summary.dataset
+        standing = look(self.sink, dataset, day, recorded, noted=self._noted(summary))
+        work, written, summary = self._write(day, summary, standing, recorded)
         receipt = self._receipt(summary, work, written, started)
         noted = self._noted(summary)
-        if standing is None and not (receipt.files or receipt.set_aside or noted):
-            return self._outcome(summary, None, work, spoiled, started)
-        is_recorded = standing is not None and recorded is not None and recorded.receipt is standing
-        if is_recorded and not noted and _says_the_same(receipt, standing):
-            return self._outcome(summary, standing, work, spoiled, started)
-        self._confirm(receipt, recorded, {*noted, *(file.key for file in (standing.files if standing is not None else ()))})
-        return self._outcome(summary, receipt, work, spoiled, started)
+        if standing.receipt is None and not (receipt.files or receipt.set_aside or noted):
+            return self._outcome(summary, None, work, standing, started)
+        if standing.recorded and not noted and _says_the_same(receipt, standing.receipt):
+            return self._outcome(summary, standing.receipt, work, standing, started)
+        self._confirm(receipt, recorded, {*noted, *standing.keys})
+        self.sink.writer.remove(sorted(standing.inherited), fence=self.opened.ensure_may_write)
+        return self._outcome(summary, receipt, work, standing, started)
 
     def _ensure_newer(self, recorded: Recorded | None) -> None:
         """See that what stands was not made from a later state of the cache than the one at hand.
@@ -112,37 +110,20 @@ class DayExport:
             receipt = recorded.receipt
             raise PinLost(f"{receipt.dataset} {receipt.day} was exported by another process since this one looked at the cache")
 
-    def _standing(self, summary: PartitionSummary, recorded: Recorded | None) -> Receipt | None:
-        """What lies at the destination: the ledger's word when it speaks of this destination, else the receipt found there."""
-        if recorded is not None and recorded.receipt.destination == self.sink.destination:
-            return recorded.receipt
-        return self.sink.writer.read_receipt(summary.dataset, summary.day)
-
-    def _spoiled(self, standing: Receipt | None) -> frozenset[str]:
-        """Which objects do not lie at the destination as they were put, as far as their sizes tell."""
-        if standing is None or not standing.files:
-            return frozenset()
-        sizes = self.sink.writer.sizes(standing.dataset, standing.day)
-        return frozenset(file.key for file in standing.files if sizes.get(file.key) != file.bytes)
-
     # --- objects ---------------------------------------------------------------------------------------------------------------
 
     def _write(
-        self,
-        day: Day,
-        summary: PartitionSummary,
-        standing: Receipt | None,
-        recorded: Recorded | None,
-        spoiled: frozenset[str],
+        self, day: Day, summary: PartitionSummary, standing: Standing, recorded: Recorded | None
     ) -> tuple[DayWork, list[_Written], PartitionSummary]:
         """Decide what to write and write it; again without every source that breaks on the way."""
         situations = Situations(self.opened.followed, self._recorded, self._name, self.clock())
-        repair = standing is not None and standing.fingerprint == summary.fingerprint
+        there = standing.receipt
+        repair = there is not None and (there.fingerprint == summary.fingerprint or not standing.same_kind)
         broken: dict[SourceName, str] = {}
         written: dict[str, tuple[Write, _Written]] = {}
         name = partial(self._name, day)
         while True:
-            situation = partial(situations.of, day, standing, broken=tuple(broken), spoiled=spoiled, repair=repair)
+            situation = partial(situations.of, day, there, broken=tuple(broken), spoiled=standing.spoiled, repair=repair)
             work = reconcile(situation(), name)
             self._note(summary, work)
             delivery = Delivery(
@@ -255,7 +236,7 @@ class DayExport:
             SinkHalted: it does not; a store that loses or changes what it took is trusted with nothing more.
             CursorSuperseded: another one does: an export of the day at the same time put its own.
         """
-        found = self.sink.writer.read_receipt(receipt.dataset, receipt.day)
+        found = self.sink.writer.read_receipt(self.sink.writer.receipt_key(receipt.dataset, receipt.day))
         if found is None:
             raise SinkHalted(
                 f"the destination took the receipt of {receipt.dataset} {receipt.day} and does not have it; the day is not "
@@ -269,7 +250,7 @@ class DayExport:
             )
 
     def _outcome(
-        self, summary: PartitionSummary, receipt: Receipt | None, work: DayWork, spoiled: frozenset[str], started: float
+        self, summary: PartitionSummary, receipt: Receipt | None, work: DayWork, standing: Standing, started: float
     ) -> DayOutcome:
         status: Literal["exported", "partial", "kept"] = "exported"
         wrong = [f"source '{source}' could not be read: {reason}" for source, reason in sorted(summary.unreadable.items())]
@@ -277,7 +258,7 @@ class DayExport:
             f"{self.sink.uri(file.key)} was removed or changed since it was put, and the cache no longer has all of its "
             f"{file.rows} rows; put it back from a backup"
             for file in work.stays
-            if file.key in spoiled
+            if file.key in standing.spoiled
         ]
         if wrong:
             status = "partial"

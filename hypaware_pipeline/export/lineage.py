@@ -156,8 +156,8 @@ def _note(how: Link, known: SourceChain | None, found: "SourcePin", generation: 
             f"older copy of the cache had been restored{new}"
         )
     return (
-        f"table '{found.table_dir.name}' took the place of '{known.table_dir}', and nothing says that it was made from it: the "
-        f"cache was reset or replaced, or compacted several times while nobody looked{new}"
+        f"another table ('{found.table_dir.name}') took the place of '{known.table_dir}', and nothing says that it was made from "
+        f"it: the cache was reset or replaced, or compacted several times while nobody looked{new}"
     )
 
 

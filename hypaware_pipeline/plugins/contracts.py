@@ -212,8 +212,20 @@ class SinkWriter(Protocol):
         """Put the receipt beside the objects it speaks of: the last object written."""
         ...
 
-    def read_receipt(self, dataset: DatasetName, day: Day) -> Receipt | None:
-        """The receipt that lies at the destination, or None. Something else under its name is `SinkHalted`."""
+    def receipt_key(self, dataset: DatasetName, day: Day) -> str:
+        """Where the receipt of a day lies, or will lie."""
+        ...
+
+    def read_receipt(self, key: str) -> Receipt | None:
+        """The receipt that lies at a key, this sink's or that of one that wrote there before; None when nothing does.
+
+        Raises:
+            ReceiptDamaged: what lies there is none to be believed.
+        """
+        ...
+
+    def is_object(self, key: str) -> bool:
+        """Whether a key can be that of an object of this sink, and is none of a receipt or a marker."""
         ...
 
     def sizes(self, dataset: DatasetName, day: Day) -> Mapping[str, int]:

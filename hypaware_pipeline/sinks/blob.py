@@ -90,12 +90,21 @@ class BlobSink:
     def write_receipt(self, receipt: Receipt, *, fence: Fence) -> None:
         """See `SinkWriter.write_receipt`."""
         body = (json.dumps(receipt.to_json(), ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode()
-        key = receipt_key(self.prefix, receipt.dataset, receipt.day, self.name)
+        key = self.receipt_key(receipt.dataset, receipt.day)
         self.store.put(key, lambda out: out.write(body), fence=fence, content_type="application/json")
 
-    def read_receipt(self, dataset: DatasetName, day: Day) -> Receipt | None:
+    def receipt_key(self, dataset: DatasetName, day: Day) -> str:
+        """See `SinkWriter.receipt_key`."""
+        return receipt_key(self.prefix, dataset, day, self.name)
+
+    def read_receipt(self, key: str) -> Receipt | None:
         """See `SinkWriter.read_receipt`."""
-        return read_receipt(self.store, self.prefix, receipt_key(self.prefix, dataset, day, self.name))
+        return read_receipt(self.store, self.prefix, key)
+
+    def is_object(self, key: str) -> bool:
+        """See `SinkWriter.is_object`."""
+        name = key.rpartition("/")[2]
+        return name.endswith(f".{self.encoder.spec.extension}") and not name.startswith("_")
 
     def sizes(self, dataset: DatasetName, day: Day) -> Mapping[str, int]:
         """See `SinkWriter.sizes`."""
