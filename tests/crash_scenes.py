@@ -56,7 +56,9 @@ class Scene:
         self.cache = a_cache(directory / "cache")
         self.sink = sink
         self.wanted: set[int] = set()
+        self.frozen = False
         self._final: set[int] = set()
+        self._new: list[tuple[str, tuple[int, ...]]] = []
         self.installation = AnInstallation(
             directory / "home", self.cache.root, now=self.cache.clock.moment, sinks=_SINKS, **options
         )
@@ -69,6 +71,7 @@ class Scene:
         """A flush of new rows."""
         self.cache.with_rows("logs", [a_log(DAY, number) for number in numbers], source=source)
         self.wanted |= set(numbers)
+        self._new.append((source, numbers))
         self._go_on()
 
     def purge(self, *numbers: int, source: str = "a") -> None:
@@ -78,9 +81,15 @@ class Scene:
         self.wanted -= set(numbers) - self._final
         self._go_on()
 
+    def take_back(self) -> None:
+        """Somebody deletes what was added since the last export in this process."""
+        for source, numbers in self._new:
+            self.purge(*numbers, source=source)
+
     def retain(self) -> None:
         """Retention takes what is from before noon; the sink keeps it."""
         self.cache.writer.retention(_NOON)
+        self.frozen = True
         self._final |= self.wanted
         self._go_on()
 
@@ -103,6 +112,7 @@ class Scene:
         """Export what is due, in this process."""
         for outcome in self.installation.export(sink=self.sink):
             assert outcome.done, outcome.error
+        self._new.clear()
 
     def exporting(self, **options: Any) -> AnExport:
         """Export the day in a process of its own; `options` are those of `AnExport`."""
@@ -252,4 +262,12 @@ def a_purge(scene: Scene) -> None:
     scene.purge(15 * HOURS)
 
 
-MEANWHILE: dict[str, Callable[[Scene], None]] = {each.__name__: each for each in (nothing, new_rows, a_compaction, a_purge)}
+def a_change_of_mind(scene: Scene) -> None:
+    """The cache is as it was when the day was exported last. A day that retention reached keeps what it was given."""
+    if not scene.frozen:
+        scene.take_back()
+
+
+MEANWHILE: dict[str, Callable[[Scene], None]] = {
+    each.__name__: each for each in (nothing, new_rows, a_compaction, a_purge, a_change_of_mind)
+}

@@ -40,6 +40,15 @@ def test_a_day_never_exported_is_new():
     assert reason(summary()) is Reason.NEW
 
 
+def test_a_day_whose_export_was_cut_off_is_due_although_its_rows_are_those_of_the_last_one_or_none():
+    """What it had written before the change was taken back stayed at the sink."""
+    cut_off = [summary().day]
+    assert reason(summary(), standing(), unfinished=cut_off) is Reason.UNFINISHED
+    assert reason(summary(rows=0), unfinished=cut_off) is Reason.UNFINISHED
+    assert reason(summary(), standing(), unfinished=cut_off, mounted=False) is Reason.FROZEN
+    assert reason(summary(), standing(), unfinished=cut_off, retries={summary().day: NOW + dt.timedelta(1)}) is Reason.WAITING
+
+
 def test_a_day_without_rows_that_was_never_exported_is_not_due():
     assert reason(summary(rows=0)) is Reason.UNCHANGED
 

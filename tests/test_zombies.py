@@ -119,6 +119,22 @@ def test_what_another_puts_as_soon_as_it_goes_on_stands(place, waiting):
     scene.assert_at_rest()
 
 
+def test_an_addition_that_appears_when_it_is_no_longer_wanted_is_removed(place):
+    """Who had only to remove it found nothing there, and did not wait."""
+    after = 1 + steps_of(place / "whole", "a_frozen_day").index(Step.WRITTEN)
+    scene = a_scene(place / "stopped", "a_frozen_day")
+    with a_zombie(scene, after) as zombie:
+        zombie.stopped()
+        scene.take_back()
+        scene.settle()
+        with scene.exporting() as newcomer:
+            newcomer.told(Step.INTENDED)
+            zombie.send(SIGCONT)
+            assert_done(newcomer.ended())
+            zombie.ended()
+    scene.assert_at_rest()
+
+
 @pytest.mark.parametrize("step", [Step.INTENDED, Step.STORED, Step.RECEIPTED])
 def test_on_a_server_it_is_the_servers_clock_that_ends_a_lease(place, postgres, step):
     after = 1 + steps_of(place / "whole", "a_frozen_day").index(step)

@@ -4,6 +4,9 @@ Why most ticks read nothing: a plan that found nothing due stays true until the 
 changes, or the sink does. All of that together is a *state*; the ledger remembers the state in which nothing was due, and a tick
 that finds it again is done. No index and no receipt is read, however many days were exported.
 
+Why a dataset is looked at although nothing changed: an export of one of its days began and did not end. Only another one looks at
+what it left.
+
 Why a plan is remembered only when it is clean: days that wait for a removal to settle, or to be tried again, become due by time
 alone, and a source that cannot be read may become readable without a trace.
 
@@ -82,7 +85,12 @@ def ask(installation: Installation, ledger: Ledger, sink: SinkConfig, scope: Sco
     root = resolve_root(installation.config.cache_root)
     states = _states(root, installation, sink, scope, today)
     memory = ledger.plan_memory(sink.name)
-    unclear = [name for name, state in states.items() if state is None or memory.get(name, _NEW).nothing_due_at != state]
+    cut_off = {intent.dataset for intent in ledger.intents.all(sink.name)}
+    unclear = [
+        name
+        for name, state in states.items()
+        if state is None or name in cut_off or memory.get(name, _NEW).nothing_due_at != state
+    ]
     found: list[PlannedDay] = []
     tally = _Tally()
     for plan in survey(installation, ledger, sinks=[sink], datasets=unclear, patient=True) if unclear else ():

@@ -7,6 +7,9 @@ nothing can be done is due once and not at every tick.
 Why some days are due although nothing changed: what stays at a sink until a removal has settled, until another day is exported,
 or until someone accepts its loss, leaves when that has happened. Only the receipt knows.
 
+Why a day is due whose export began and did not end: what that left at the sink may be of a state that has been taken back since,
+and only an export looks at it and removes it.
+
 Why a changed sink makes days due: a receipt speaks of the destination it was written for. Another place, format or codec is
 another copy, and nothing of it exists yet. Such days are *stale*; days whose rows changed in the cache *drifted*. The two are
 told apart wherever days are counted, since a person who changed a config by mistake can take back the one and not the other.
@@ -18,7 +21,7 @@ guess, then those of the dataset's other days; without either there is none.
 """
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -39,6 +42,7 @@ class Reason(StrEnum):
     UNREADABLE = "a source cannot be read"
     ASKED = "asked for"
     RETRY = "its last export failed and it is time to try again"
+    UNFINISHED = "its last export was cut off; what it left at the sink has to be looked at"
     WAITING = "its last export failed; it is tried again later"
     SETTLING = "rows were removed a moment ago; the copy at the sink stays until the removal has settled"
     FROZEN = "the cache no longer holds the day whole; the copy at the sink stays as it is"
@@ -58,6 +62,7 @@ _WORDS = {
     Reason.UNREADABLE: "unreadable",
     Reason.ASKED: "asked",
     Reason.RETRY: "retry",
+    Reason.UNFINISHED: "unfinished",
     Reason.WAITING: "waiting",
     Reason.SETTLING: "settling",
     Reason.FROZEN: "kept",
@@ -73,6 +78,7 @@ _DUE = frozenset(
         Reason.UNREADABLE,
         Reason.ASKED,
         Reason.RETRY,
+        Reason.UNFINISHED,
     }
 )
 
@@ -127,6 +133,7 @@ def plan_days(
     destination: str,
     now: dt.datetime,
     retries: Mapping[Day, dt.datetime] | None = None,
+    unfinished: Collection[Day] = (),
     mounted: bool = True,
     every: bool = False,
 ) -> tuple[PlannedDay, ...]:
@@ -135,17 +142,19 @@ def plan_days(
     Args:
         sink: For whom.
         dataset: Of what.
-        summaries: One for every day of `standing` too, with zero rows where the cache has none.
+        summaries: One for every day of `standing` and `unfinished` too, with zero rows where the cache has none.
         standing: What was exported, by day.
         destination: Digest of the destination as it is configured now.
         now: The time now, in UTC.
         retries: Days in the retry queue, each with the time at which it is due.
+        unfinished: Days of which an export began and did not end.
         mounted: Whether the cache has any source of the dataset.
         every: Whether unchanged days are due as well.
     """
     planned = []
     of_dataset = sum(each.bytes for each in standing.values()), sum(each.exported_rows for each in standing.values())
-    moment = _Moment(destination, now, max((each.version for each in standing.values()), default=0), mounted, every)
+    newest = max((each.version for each in standing.values()), default=0)
+    moment = _Moment(destination, now, newest, unfinished, mounted, every)
     for day in sorted({*summaries, *standing}, key=_order):
         summary, copy = summaries[day], standing.get(day)
         reason = _judge(summary, copy, (retries or {}).get(day), moment)
@@ -162,6 +171,7 @@ class _Moment:
     destination: str
     now: dt.datetime
     newest: int
+    unfinished: Collection[Day]
     mounted: bool
     every: bool
 
@@ -177,6 +187,13 @@ def _guess(rows: int, like: tuple[int, int]) -> int | None:
 def _judge(summary: PartitionSummary, standing: Standing | None, retry_at: dt.datetime | None, moment: _Moment) -> Reason:
     if retry_at is not None and not moment.every:
         return Reason.RETRY if moment.now >= retry_at else Reason.WAITING
+    reason = _judge_rows(summary, standing, moment)
+    cut_off = moment.mounted and summary.day in moment.unfinished
+    return Reason.UNFINISHED if cut_off and reason not in _DUE else reason
+
+
+def _judge_rows(summary: PartitionSummary, standing: Standing | None, moment: _Moment) -> Reason:
+    """A day by its rows, and by where its copy lies."""
     if standing is None:
         if summary.unreadable:
             return Reason.UNREADABLE

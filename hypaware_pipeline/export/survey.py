@@ -64,6 +64,7 @@ def survey(
     sinks = tuple(sinks)
     standing = {sink.name: _standing(ledger, sink.name) for sink in sinks}
     retries = {sink.name: _retries(ledger, sink.name) if patient else {} for sink in sinks}
+    unfinished = {sink.name: _unfinished(ledger, sink.name) for sink in sinks}
     for dataset in datasets:
         takers = [sink for sink in sinks if sink.takes(dataset)]
         if not takers:
@@ -79,14 +80,16 @@ def survey(
             continue
         for sink in takers:
             known = standing[sink.name].get(dataset, {})
+            cut_off = unfinished[sink.name].get(dataset, set())
             days = plan_days(
                 sink=sink.name,
                 dataset=dataset,
-                summaries={day: summaries.get(day) or pin.summary(day) for day in {*summaries, *known}},
+                summaries={day: summaries.get(day) or pin.summary(day) for day in {*summaries, *known, *cut_off}},
                 standing=known,
                 destination=destination_digest(sink),
                 now=installation.clock(),
                 retries=retries[sink.name].get(dataset),
+                unfinished=cut_off,
                 mounted=bool(pin.sources or pin.unreadable),
                 every=every,
             )
@@ -113,4 +116,12 @@ def _retries(ledger: Ledger, sink: SinkName) -> dict[DatasetName, dict[Day, dt.d
     found: dict[DatasetName, dict[Day, dt.datetime]] = {}
     for (dataset, day), retry in ledger.retries.queue(sink).items():
         found.setdefault(dataset, {})[day] = dt.datetime.fromisoformat(retry.due_at)
+    return found
+
+
+def _unfinished(ledger: Ledger, sink: SinkName) -> dict[DatasetName, set[Day]]:
+    """The days of which an export began and did not end."""
+    found: dict[DatasetName, set[Day]] = {}
+    for intent in ledger.intents.all(sink):
+        found.setdefault(intent.dataset, set()).add(intent.day)
     return found

@@ -10,6 +10,9 @@ when another process may rename between the check and our own rename. The lock i
 bytes are written. `IfAbsent` additionally uses a hard link, which cannot overwrite even what a program that knows nothing of
 our lock has put there; disks without hard links fall back on the lock.
 
+Why does removing what is not there wait for the lock all the same? A process stopped before its rename has the lock, and may be
+about to put just that.
+
 Why is the fence asked under that lock? A process stopped between its check and its rename would overwrite, hours later, what
 others have put there since. Under the lock it keeps them waiting instead, and what they put comes after. They do not wait for
 ever: a holder that is stopped has to be continued or killed by somebody, and that somebody is told.
@@ -127,7 +130,7 @@ class LocalFsStore:
         """Remove an object; removing none is no error. See `BlobStore.delete`."""
         path = self._path(key)
         with _answering(path):
-            if not os.path.lexists(path):
+            if not path.parent.is_dir():
                 return
             with self._committing(fence), contextlib.suppress(*_NOTHING_THERE):
                 path.unlink()
