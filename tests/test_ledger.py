@@ -700,40 +700,60 @@ def test_what_accepting_would_let_go_of_can_be_asked_and_changes_nothing(ledger:
     assert (chains_of(ledger), kept(ledger), quiet(ledger)) == before
 
 
-def test_accepting_takes_all_a_sink_has_to_the_chains_of_now(ledger: Ledger) -> None:
+def accept(ledger: Ledger, dataset: DatasetName | None = None) -> None:
+    ledger.chains.accept(ARCHIVE, ledger.chains.preview(ARCHIVE, dataset))
+
+
+def test_accepting_takes_the_days_it_is_about_to_the_chains_of_now_and_no_others(ledger: Ledger) -> None:
     with_losses(ledger)
-    assert ledger.chains.accept(ARCHIVE) == 3
+    accept(ledger)
     assert kept(ledger) == {
         (LOGS, DAY): Kept.ACCEPTED,
         (LOGS, "2026-05-30"): Kept.ACCEPTED,
         (LOGS, "2026-05-29"): Kept.FROZEN,
         (TRACES, DAY): Kept.ACCEPTED,
     }
-    assert {(sink, source, chain) for (sink, _, source), chain in chains_of(ledger).items()} == {
-        ("archive", OTEL, "c2"),
-        ("archive", CLAUDE, "c1"),  # of which no chain is known
-        ("forward", OTEL, "c1"),
-        ("forward", CLAUDE, "c1"),
-    }
+    chains = chains_of(ledger)
+    brought = {place for place, chain in chains.items() if chain == "c2"}
+    assert brought == {("archive", DAY, OTEL), ("archive", "2026-05-30", OTEL)}
+    assert {chain for chain in chains.values() if chain != "c2"} == {"c1"}  # also of the source of which no chain is known
     assert set(kept(ledger, FORWARD).values()) == {Kept.UNPROVEN}
     assert quiet(ledger) == {(FORWARD, LOGS)}
     assert ledger.chains.preview(ARCHIVE) == {}
-    assert ledger.chains.accept(ARCHIVE) == 0
+    accept(ledger)
+    assert chains_of(ledger) == chains
 
 
 def test_accepting_for_one_dataset_leaves_the_others(ledger: Ledger) -> None:
     with_losses(ledger)
-    assert ledger.chains.accept(ARCHIVE, TRACES) == 1
+    accept(ledger, TRACES)
     assert kept(ledger)[LOGS, DAY] is Kept.UNPROVEN
     assert set(chains_of(ledger).values()) == {"c1"}
     assert chains_of(ledger, TRACES) == {("archive", DAY, OTEL): "c3", ("archive", DAY, CLAUDE): "c1"}
     assert quiet(ledger) == {(ARCHIVE, LOGS), (FORWARD, LOGS)}
 
 
+def test_nothing_is_accepted_if_more_vanished_than_somebody_was_shown(ledger: Ledger) -> None:
+    with_losses(ledger)
+    shown = ledger.chains.preview(ARCHIVE)
+    record(ledger, keeping(of_two_sources("2026-05-28"), Kept.UNPROVEN))
+    before = chains_of(ledger), kept(ledger)
+    with pytest.raises(CursorSuperseded, match="other rows of logs vanished than was said; nothing was accepted"):
+        ledger.chains.accept(ARCHIVE, shown)
+    assert (chains_of(ledger), kept(ledger)) == before
+
+
+def test_what_vanished_from_a_cache_that_was_replaced_after_the_last_export_is_not_accepted_with_the_rest(ledger: Ledger) -> None:
+    with_losses(ledger)
+    ledger.chains.move(LOGS, {OTEL: a_chain("c9", version=1, since="2026-06-01T12:00:00.001Z")}, unchanged={})
+    accept(ledger)
+    assert set(chains_of(ledger).values()) == {"c1"}
+
+
 def test_an_export_that_runs_while_a_loss_is_accepted_does_not_undo_it(ledger: Ledger) -> None:
     with_losses(ledger)
     lost, whole = (ledger.recorded(ARCHIVE, LOGS, Day(day)) for day in (DAY, "2026-05-28"))
-    ledger.chains.accept(ARCHIVE)
+    accept(ledger)
     with pytest.raises(CursorSuperseded):
         ledger.record(keeping(of_two_sources(), Kept.UNPROVEN), replaces=lost)
     assert kept(ledger)[LOGS, DAY] is Kept.ACCEPTED
@@ -1042,7 +1062,7 @@ def test_a_write_that_never_gets_its_turn_fails_and_says_so(ledger: Ledger, data
             lambda: ledger.move_first_day(DAY),
             lambda: ledger.sink_start(ARCHIVE, DAY),
             lambda: ledger.chains.move(LOGS, {OTEL: a_chain()}, unchanged={}),
-            lambda: ledger.chains.accept(ARCHIVE),
+            lambda: ledger.chains.accept(ARCHIVE, {LOGS: Unproven(days=1, rows=1)}),
             lambda: ledger.intents.open(ARCHIVE, LOGS, DAY, "b1", []),
         ]
         for write in writes:

@@ -124,6 +124,21 @@ def test_what_somebody_accepted_leaves_the_sink_with_the_next_export(run: AComma
     assert out.startswith("feed: nothing vanished without proof\n")
 
 
+def test_accepting_lets_nothing_go_that_no_export_said_had_vanished(
+    run: ACommandLine, config: str, cache: CacheBuilder, tmp_path: Path
+) -> None:
+    run("export", "--config", config)
+    wipe(cache.root)
+    begun_anew = CacheWriter(cache.root, clock=cache.clock, rng=random.Random(7))
+    begun_anew.append("logs", "unknown", [a_log("2026-06-05", 99, serviceName="another")])
+    run("plan", "--config", config)
+    _, out, _ = run("resume", "feed", "--accept-rewind", "--config", config)
+    assert out.startswith("feed: nothing vanished without proof\n")
+    run("export", "--config", config)
+    assert status(run, config)["datasets"][0]["unproven_rows"] == 5
+    assert (tmp_path / "home/out/feed/logs/day=2026-06-06/unknown.jsonl.gz").exists()
+
+
 # --- leases --------------------------------------------------------------------------------------------------------------------
 
 

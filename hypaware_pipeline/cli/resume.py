@@ -70,8 +70,9 @@ def _accepted(ledger: Ledger, sink: SinkName, dataset: DatasetName | None, *, ye
     elif not (yes or _agreed()):
         typer.echo("nothing was changed; `--yes` accepts without asking", err=True)
         return False
-    days = ledger.chains.accept(sink, dataset)
-    if days:
+    else:
+        ledger.chains.accept(sink, found)
+        days = sum(each.days for each in found.values())
         typer.echo(f"{sink}: {counted(days, 'day')} will be exported without what vanished")
     return True
 

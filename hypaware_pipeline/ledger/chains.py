@@ -9,6 +9,9 @@ chain did not touch them. A day with rows that the cache does not have stays on 
 Why retention's cut-off never goes down: a cache that was restored has an older one, and what retention once removed stays
 removed by it.
 
+Why only days of which an export said what vanished can be accepted, and only on the chain by which it was said: whoever accepts
+was shown that, and what goes may be nowhere else. A day that no export came to yet may have lost anything.
+
 Why accepting makes a new version of each receipt it touches: an export that runs meanwhile judged by what was not accepted.
 """
 
@@ -130,26 +133,28 @@ class Chains:
 
     def preview(self, sink: SinkName, dataset: DatasetName | None = None) -> Mapping[DatasetName, Unproven]:
         """What `accept` would let go of, by dataset; those without anything are absent."""
-        c = tables.receipts.c
-        query = sa.select(c.dataset, sa.func.count(), sa.func.sum(c.kept_rows)).where(_unproven(_of(sink, dataset)))
         with self._in.reading() as connection:
-            found = connection.execute(query.group_by(c.dataset).order_by(c.dataset)).all()
-        return {DatasetName(name): Unproven(days, int(rows)) for name, days, rows in found}
+            return _vanished(connection, _of(sink, dataset))
 
-    def accept(self, sink: SinkName, dataset: DatasetName | None = None) -> int:
-        """Accept that the cache is what it is: what a sink has counts as exported from it, and what vanished may go.
+    def accept(self, sink: SinkName, shown: Mapping[DatasetName, Unproven]) -> None:
+        """Accept what `preview` gave: these days count as exported from the cache that they were compared with last.
 
-        Returns of how many days something vanished. They are due at once.
+        What vanished may go then, and they are due at once.
+
+        Raises:
+            CursorSuperseded: other rows than those that were shown vanished by now. Nothing was accepted.
         """
-        c = tables.receipts.c
-        query = sa.select(c.dataset, sa.func.count()).where(_unproven(_of(sink, dataset))).group_by(c.dataset)
         with self._in.writing() as connection:
-            found = connection.execute(query).all()
-            for name, _ in found:
+            for name, each in shown.items():
+                of = _of(sink, name)
+                if _vanished(connection, of) != {name: each}:
+                    raise CursorSuperseded(
+                        f"ledger {self._in.place}: an export to {sink} found meanwhile that other rows of {name} vanished "
+                        "than was said; nothing was accepted. Look at it again"
+                    )
+                _bring_unproven(connection, of)
                 values = {"kept": Kept.ACCEPTED.value, "version": forget_plan(connection, sink, name)}
-                connection.execute(tables.receipts.update().where(_unproven(_of(sink, name))).values(values))
-            _bring_all(connection, _of(sink, dataset))
-        return sum(days for _, days in found)
+                connection.execute(tables.receipts.update().where(_unproven(of)).values(values))
 
 
 def _standing(connection: sa.Connection, dataset: DatasetName) -> dict[SourceName, SourceChain]:
@@ -193,12 +198,22 @@ def _bring_along(
         connection.execute(update.values(chain=sa.bindparam("to_chain")), places)
 
 
-def _bring_all(connection: sa.Connection, of: Mapping[str, str]) -> None:
-    """Bring everything that was exported to the chain on which its source is now."""
-    c, chains = tables.row_sets.c, tables.source_chains.c
+def _bring_unproven(connection: sa.Connection, of: Mapping[str, str]) -> None:
+    """Bring what was exported of unproven days to the chain on which its source is now, if the day was judged by that one."""
+    c, chains, receipts = tables.row_sets.c, tables.source_chains.c, tables.receipts.c
     now = sa.select(chains.chain).where(chains.dataset == c.dataset, chains.source == c.source).scalar_subquery()
-    which = sa.and_(matches(tables.row_sets, of), c.kind == EXPORTED, c.chain != now)  # not where there is none
-    connection.execute(tables.row_sets.update().where(which).values(chain=now))
+    day = sa.and_(receipts.sink == c.sink, receipts.dataset == c.dataset, receipts.day == c.day)
+    source = sa.and_(chains.dataset == c.dataset, chains.source == c.source, chains.since <= receipts.exported_at)
+    judged = sa.exists().where(day, source, _unproven(of))
+    update = tables.row_sets.update().where(matches(tables.row_sets, of), c.kind == EXPORTED, judged)
+    connection.execute(update.values(chain=now))
+
+
+def _vanished(connection: sa.Connection, of: Mapping[str, str]) -> dict[DatasetName, Unproven]:
+    c = tables.receipts.c
+    query = sa.select(c.dataset, sa.func.count(), sa.func.sum(c.kept_rows)).where(_unproven(of))
+    found = connection.execute(query.group_by(c.dataset).order_by(c.dataset)).all()
+    return {DatasetName(name): Unproven(days, int(rows)) for name, days, rows in found}
 
 
 def _unproven(of: Mapping[str, str]) -> sa.ColumnElement[bool]:
