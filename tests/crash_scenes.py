@@ -22,7 +22,7 @@ from hypaware_pipeline.demo import mishaps
 from hypaware_pipeline.demo.writer import CacheWriter
 from hypaware_pipeline.model import DatasetName, Receipt, SinkName
 from tests.builders import a_cache, a_log
-from tests.faults import AnExport
+from tests.faults import LEASE_SECONDS, AnExport
 from tests.installations import JSONL, PARQUET, AnInstallation
 
 DAY = "2026-06-05"
@@ -56,7 +56,7 @@ class Scene:
         self.cache = a_cache(directory / "cache")
         self.sink = sink
         self.wanted: set[int] = set()
-        self.frozen = False
+        self.frozen = self.exported = False
         self._final: set[int] = set()
         self._new: list[tuple[str, tuple[int, ...]]] = []
         self.installation = AnInstallation(
@@ -108,11 +108,16 @@ class Scene:
         """What was deleted was deleted long ago, and every lease has expired."""
         self._go_on(_SETTLES)
 
+    def let_leases_expire(self) -> None:
+        """Of processes that died."""
+        self._go_on(dt.timedelta(seconds=LEASE_SECONDS + 1))
+
     def export(self) -> None:
         """Export what is due, in this process."""
         for outcome in self.installation.export(sink=self.sink):
             assert outcome.done, outcome.error
         self._new.clear()
+        self.exported = True
 
     def exporting(self, **options: Any) -> AnExport:
         """Export the day in a process of its own; `options` are those of `AnExport`."""
@@ -136,6 +141,12 @@ class Scene:
             assert not ledger.leases.held(), "a lease is held"
         self.assert_described(recorded.values())
         assert not installation.due(sink=self.sink)
+
+    def assert_nothing_doubled(self) -> None:
+        """No row is at the sink twice, and none that has to be there is missing, at rest or not."""
+        numbers = self.numbers()
+        assert len(numbers) == len(set(numbers)), sorted(numbers)
+        assert self.wanted <= set(numbers), f"{sorted(numbers)} instead of {sorted(self.wanted)}"
 
     def assert_described(self, receipts: Iterable[Receipt]) -> None:
         """What lies at the destination is what receipts name, the receipts, and what no reader sees."""
@@ -262,6 +273,12 @@ def a_purge(scene: Scene) -> None:
     scene.purge(15 * HOURS)
 
 
+def a_retention(scene: Scene) -> None:
+    """What the sink has is to stay there from now on; new rows are added to it. Not where something is to go from it."""
+    if scene.exported and set(scene.numbers()) <= scene.wanted:
+        scene.retain()
+
+
 def a_change_of_mind(scene: Scene) -> None:
     """The cache is as it was when the day was exported last. A day that retention reached keeps what it was given."""
     if not scene.frozen:
@@ -269,5 +286,5 @@ def a_change_of_mind(scene: Scene) -> None:
 
 
 MEANWHILE: dict[str, Callable[[Scene], None]] = {
-    each.__name__: each for each in (nothing, new_rows, a_compaction, a_purge, a_change_of_mind)
+    each.__name__: each for each in (nothing, new_rows, a_compaction, a_purge, a_retention, a_change_of_mind)
 }

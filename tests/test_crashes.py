@@ -44,8 +44,11 @@ def make_up(place: Path, sink: str, waiting: Callable[[Scene], None], meanwhile:
         kill_after(scene, number)
         happens = next(meanwhile)
         happens(scene)
-        scene.settle()
+        scene.let_leases_expire()
         try:
+            scene.export()
+            scene.assert_nothing_doubled()
+            scene.settle()
             scene.export()
             scene.assert_at_rest()
         except AssertionError as error:

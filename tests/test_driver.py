@@ -526,6 +526,8 @@ def test_an_export_that_is_overtaken_again_and_again_gives_the_day_up_and_leaves
     assert outcome.status == "failed"
     assert "feed/logs: this export lost the right to write" in outcome.error
     assert as_recorded(installation).exported_rows == 2 + PIN_ATTEMPTS
+    assert installation.due() == ["2026-06-05"], "nobody knows yet that it wrote nothing"
+    installation.export()
     assert installation.due() == []
 
 

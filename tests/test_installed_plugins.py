@@ -97,6 +97,9 @@ class ListWriter:
     def sizes(self, dataset, day):
         return self.plain.sizes(dataset, day)
 
+    def digests(self, keys):
+        return self.plain.digests(keys)
+
     def remove(self, keys, **how):
         self.plain.remove(keys, **how)
 

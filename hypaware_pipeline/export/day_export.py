@@ -23,8 +23,8 @@ for what the destination has been seen to have.
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Literal
@@ -33,7 +33,7 @@ from hypaware_pipeline.errors import BalanceBroken, CursorSuperseded, PinLost, S
 from hypaware_pipeline.export.deliver import PARKED_IN_RECEIPT, Delivery, Opened
 from hypaware_pipeline.export.reconcile import DayWork, Identities, Situation, Write, identities_of, reconcile
 from hypaware_pipeline.export.situations import Situations
-from hypaware_pipeline.export.standing import Standing, look
+from hypaware_pipeline.export.standing import Standing, Unfinished, look
 from hypaware_pipeline.export.steps import Step
 from hypaware_pipeline.ledger import Ledger, Recorded
 from hypaware_pipeline.ledger.schema import timestamp
@@ -48,6 +48,7 @@ from hypaware_pipeline.model import (
     SetAside,
     SourceName,
 )
+from hypaware_pipeline.row_sets import Rows, pack, unpack
 from hypaware_pipeline.sinks.configured import ConfiguredSink
 
 
@@ -88,7 +89,8 @@ class DayExport:
         recorded = self.ledger.recorded(self.sink.name, summary.dataset, day)
         self._ensure_newer(recorded)
         dataset = summary.dataset
-        standing = look(self.sink, dataset, day, recorded, noted=self._noted(summary))
+        unfinished = Unfinished(self._noted(summary), self.ledger.intents.expected(self.sink.name, dataset, day))
+        standing = look(self.sink, dataset, day, recorded, ledger_id=self.ledger.id, unfinished=unfinished)
         work, written, summary = self._write(day, summary, standing, recorded)
         receipt = self._receipt(summary, work, written, started)
         noted = self._noted(summary)
@@ -96,7 +98,7 @@ class DayExport:
             return self._outcome(summary, None, work, standing, started)
         if standing.recorded and not noted and _says_the_same(receipt, standing.receipt):
             return self._outcome(summary, standing.receipt, work, standing, started)
-        self._confirm(receipt, recorded, {*noted, *standing.keys})
+        self._confirm(receipt, recorded, standing, {*noted, *standing.keys})
         self.sink.writer.remove(sorted(standing.inherited), fence=self.opened.ensure_may_write)
         return self._outcome(summary, receipt, work, standing, started)
 
@@ -125,13 +127,14 @@ class DayExport:
         while True:
             situation = partial(situations.of, day, there, broken=tuple(broken), spoiled=standing.spoiled, repair=repair)
             work = reconcile(situation(), name)
-            self._note(summary, work)
+            self._note(summary, work, standing)
             delivery = Delivery(
                 self.opened,
                 self.sink.writer,
                 day,
-                partial(self.ledger.ensure_standing, self.sink.name, summary.dataset, day, recorded),
-                partial(_identities, situation, name),
+                ensure_standing=partial(self.ledger.ensure_standing, self.sink.name, summary.dataset, day, recorded),
+                expect=partial(self.ledger.intents.expect, self.sink.name, summary.dataset, day),
+                identities=partial(_identities, situation, name),
             )
             try:
                 for write in work.writes:
@@ -150,9 +153,9 @@ class DayExport:
     def _name(self, day: Day, part: Part) -> str:
         return self.sink.writer.object_key(self.opened.pin.dataset.name, day, part)
 
-    def _note(self, summary: PartitionSummary, work: DayWork) -> None:
-        """Note what is about to be written, unless an attempt before this one did."""
-        keys = {write.key for write in work.writes}
+    def _note(self, summary: PartitionSummary, work: DayWork, standing: Standing) -> None:
+        """Note what is about to be put and removed, unless an attempt before this one did."""
+        keys = {write.key for write in work.writes} | (standing.keys - {file.key for file in work.stays})
         if keys - self._noted(summary):
             self.ledger.intents.open(self.sink.name, summary.dataset, summary.day, str(uuid.uuid4()), sorted(keys))
         self.opened.reached(Step.INTENDED)
@@ -167,20 +170,8 @@ class DayExport:
             delivered = delivery.deliver(write)
         except SourceUnreadable as error:
             raise _SourceBroken(write.source, str(error)) from None
-        file = None
-        if delivered.stored is not None:
-            file = ExportedFile(
-                key=delivered.stored.key,
-                bytes=delivered.stored.bytes,
-                sha256=delivered.stored.sha256,
-                source=write.source,
-                generation=write.generation,
-                chain=write.chain,
-                content=write.content,
-                row_set=delivered.row_set,
-            )
         aside = None if delivered.aside is None else SetAside("parked", write.source, write.generation, delivered.aside)
-        return _Written(file, aside, delivered.named)
+        return _Written(delivered.file, aside, delivered.named)
 
     # --- receipt ---------------------------------------------------------------------------------------------------------------
 
@@ -198,7 +189,7 @@ class DayExport:
             kept=work.kept,
             elsewhere_rows=work.elsewhere_rows,
             files=tuple(sorted(files, key=lambda file: file.key)),
-            set_aside=(*work.set_aside, *(each.set_aside for each in written if each.set_aside is not None)),
+            set_aside=_together([*work.set_aside, *(each.set_aside for each in written if each.set_aside is not None)]),
             parked=tuple(record for each in written for record in each.named)[:PARKED_IN_RECEIPT],
             unreadable=dict(summary.unreadable),
             exported_at=timestamp(self.clock()),
@@ -212,7 +203,7 @@ class DayExport:
             )
         return receipt
 
-    def _confirm(self, receipt: Receipt, recorded: Recorded | None, left: Collection[str]) -> None:
+    def _confirm(self, receipt: Receipt, recorded: Recorded | None, standing: Standing, left: Collection[str]) -> None:
         """Remove what the new receipt does not name of what is `left` from before, put the receipt, read it again, record it.
 
         A removal that a crash cuts off is repeated, because the day is still due. The receipt is the last object written.
@@ -226,6 +217,8 @@ class DayExport:
         self.sink.writer.write_receipt(receipt, fence=fence)
         self.opened.reached(Step.RECEIPTED)
         self._ensure_put(receipt)
+        if standing.unfinished:
+            self._ensure_as_found(receipt, standing)
         self.ledger.record(receipt, replaces=recorded)
         self.opened.reached(Step.RECORDED)
 
@@ -249,6 +242,18 @@ class DayExport:
                 "or the destination gives back what was there before; the day is not recorded"
             )
 
+    def _ensure_as_found(self, receipt: Receipt, standing: Standing) -> None:
+        """See that nobody put an object since this export looked: one that was stopped just before that and went on meanwhile.
+
+        Raises:
+            CursorSuperseded: somebody did.
+        """
+        whole = {file.key: file.sha256 for file in receipt.files if not standing.is_spoiled(file)}
+        there = self.sink.writer.digests(whole)
+        other = [key for key, sha256 in whole.items() if there.get(key) != sha256]
+        if other:
+            raise CursorSuperseded(f"{self.sink.uri(other[0])} was put by another export of the day at the same time")
+
     def _outcome(
         self, summary: PartitionSummary, receipt: Receipt | None, work: DayWork, standing: Standing, started: float
     ) -> DayOutcome:
@@ -271,6 +276,14 @@ class DayExport:
 
 def _identities(situation: Callable[[], Situation], name: Callable[[Part], str], source: SourceName) -> Identities:
     return identities_of(situation(), name, source)
+
+
+def _together(aside: Iterable[SetAside]) -> tuple[SetAside, ...]:
+    """One set for all of a unit's rows: what stays aside beside an object that stays, and what joins it from an addition."""
+    sets: dict[SetAside, list[Rows]] = {}
+    for each in aside:
+        sets.setdefault(replace(each, row_set=pack(Rows.none())), []).append(unpack(each.row_set))
+    return tuple(replace(unit, row_set=pack(Rows.together(rows))) for unit, rows in sets.items())
 
 
 def _says_the_same(receipt: Receipt, standing: Receipt | None) -> bool:

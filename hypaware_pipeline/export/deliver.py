@@ -21,7 +21,7 @@ from hypaware_pipeline.export.parking import Parked, RowSieve, find_refused
 from hypaware_pipeline.export.reconcile import Identities, Write
 from hypaware_pipeline.export.slices import SCAN_MEMORY_BYTES
 from hypaware_pipeline.export.steps import Reached, Step
-from hypaware_pipeline.model import Day, ParkedRecord, RowSet, SourceName, StoredObject
+from hypaware_pipeline.model import Day, ExportedFile, ParkedRecord, RowSet, SourceName, StoredObject
 from hypaware_pipeline.plugins.contracts import Encoded, RefusedRow, SinkWriter
 from hypaware_pipeline.sinks.claims import DatasetClaim
 
@@ -104,14 +104,12 @@ class Delivered:
     """What came of a write.
 
     Attributes:
-        stored: The object; None when no row of it was left to store.
-        row_set: Which rows it has.
+        file: The object; None when no row of it was left to store.
         aside: Which rows were set aside; None when none were.
         named: The first of them, for a person.
     """
 
-    stored: StoredObject | None
-    row_set: RowSet
+    file: ExportedFile | None
     aside: RowSet | None
     named: Sequence[ParkedRecord]
 
@@ -122,6 +120,7 @@ class Delivery:
 
     Attributes:
         ensure_standing: Raises when another export has the day by now.
+        expect: Told of an object before it is in place, so that it is known what it is if nobody can tell that it was put.
         identities: Tells of a source which row is which. Asked only where rows are set aside.
     """
 
@@ -129,6 +128,7 @@ class Delivery:
     writer: SinkWriter
     day: Day
     ensure_standing: Callable[[], None]
+    expect: Callable[[ExportedFile], None]
     identities: Callable[[SourceName], Identities]
 
     def deliver(self, write: Write) -> Delivered:
@@ -145,36 +145,35 @@ class Delivery:
             try:
                 with self.opened.rows(self.day, left) as batches:
                     sieve = self._sieve(left, batches)
-                    stored, left_out = self._send(left, sieve)
+                    return self._send(write, left, refused, sieve)
             except SinkRejected as error:
                 found = self._find(left, self._refused(left, error, sieve), room=PARKED_IN_RECEIPT - len(refused.named))
                 refused = refused.and_(found)
                 known = self.identities(write.source)
                 left = known.narrowed(left, left.mask & ~known.at(found.places))
-                continue
-            parked = refused.and_(Parked(sieve.parked_places, sieve.parked))
-            if left_out:
-                parked = parked.and_(self._find(left, left_out, room=PARKED_IN_RECEIPT - len(parked.named)))
-            if not parked.places:
-                return Delivered(stored, write.row_set, None, ())
-            known = self.identities(write.source)
-            aside = write.mask & known.at(parked.places)
-            row_set = known.row_set(write.mask & ~aside)
-            return Delivered(stored, row_set, known.row_set(aside), parked.named[:PARKED_IN_RECEIPT])
 
     def _sieve(self, write: Write, batches: "Iterator[pa.RecordBatch]") -> RowSieve:
         dataset = self.opened.pin.dataset
         return RowSieve(batches, dataset, write.source, name_at_most=PARKED_IN_RECEIPT, between=self.opened.between)
 
-    def _send(self, write: Write, sieve: RowSieve) -> tuple[StoredObject | None, Sequence[RefusedRow]]:
+    def _send(self, write: Write, left: Write, refused: Parked, sieve: RowSieve) -> Delivered:
+        """Send what is left of a write."""
         self.opened.ensure_may_write()
         self.opened.claim.hold()
+        delivered = Delivered(None, None, ())
 
-        def confirm(encoded: Encoded) -> None:
-            self._ensure_balanced(write, sieve, encoded)
+        def confirm(encoded: Encoded, stored: StoredObject) -> None:
+            nonlocal delivered
+            self._ensure_balanced(left, sieve, encoded)
             self.ensure_standing()
+            parked = refused.and_(Parked(sieve.parked_places, sieve.parked))
+            if encoded.refused:
+                parked = parked.and_(self._find(left, encoded.refused, room=PARKED_IN_RECEIPT - len(parked.named)))
+            delivered = self._delivered(write, stored, parked)
+            if delivered.file is not None:
+                self.expect(delivered.file)
 
-        written = self.writer.write_object(
+        self.writer.write_object(
             write.key,
             columns=self.opened.pin.dataset.columns,
             batches=sieve.batches(),
@@ -182,7 +181,25 @@ class Delivery:
             fence=self.opened.fence,
         )
         self.opened.reached(Step.STORED)
-        return written
+        return delivered
+
+    def _delivered(self, write: Write, stored: StoredObject, parked: Parked) -> Delivered:
+        row_set, aside = write.row_set, None
+        if parked.places:
+            known = self.identities(write.source)
+            mask = write.mask & known.at(parked.places)
+            row_set, aside = known.row_set(write.mask & ~mask), known.row_set(mask)
+        file = ExportedFile(
+            key=stored.key,
+            bytes=stored.bytes,
+            sha256=stored.sha256,
+            source=write.source,
+            generation=write.generation,
+            chain=write.chain,
+            content=write.content,
+            row_set=row_set,
+        )
+        return Delivered(file if stored.rows else None, aside, parked.named[:PARKED_IN_RECEIPT])
 
     def _refused(self, write: Write, error: SinkRejected, sieve: RowSieve | None) -> list[RefusedRow]:
         """The rows a sink refused, if it was given them."""

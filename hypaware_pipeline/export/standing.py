@@ -10,14 +10,28 @@ what this one was called before. Its objects are replaced, added to and removed 
 
 Why an object that nobody names halts the day: it may hold rows that are about to be written, under another name, and nobody could
 tell afterwards. Only what looks like an object of this sink is meant; what else lies there is none of its business.
+
+Why objects are read where an export was cut off: it may have replaced, added and removed some of them and not others, and no
+receipt says which. Each is told by its content: it is what a receipt says, or what that export said before it put it. A unit that
+must stay as it is would otherwise be added to as if it were what it was before.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from hypaware_pipeline.errors import SinkHalted
 from hypaware_pipeline.ledger import Recorded
-from hypaware_pipeline.model import DatasetName, Day, Receipt
+from hypaware_pipeline.model import (
+    DatasetName,
+    Day,
+    ExportedFile,
+    Fingerprint,
+    Generation,
+    Kept,
+    Receipt,
+    SetAside,
+)
+from hypaware_pipeline.row_sets import Rows, pack, unpack
 from hypaware_pipeline.sinks.configured import ConfiguredSink
 from hypaware_pipeline.sinks.naming import is_receipt
 from hypaware_pipeline.sinks.receipts import ReceiptDamaged
@@ -31,8 +45,11 @@ class Standing:
         receipt: What says so; None when nothing was exported.
         recorded: Whether it is the one that the ledger has.
         same_kind: Whether its objects were made with the settings of today.
-        spoiled: Objects it names that do not lie there as they were put, as far as their sizes tell.
+        spoiled: Objects it names that do not lie there as they were put, as far as their sizes tell; where an export was cut off,
+            as far as their content tells.
         inherited: Keys of receipts of a former name, to be removed once there is one of today's.
+        keys: Of all objects of the day, also of those that were removed from there.
+        unfinished: Whether there was an export of the day that no receipt ended.
     """
 
     receipt: Receipt | None
@@ -40,14 +57,34 @@ class Standing:
     same_kind: bool
     spoiled: frozenset[str]
     inherited: Collection[str]
+    keys: frozenset[str]
+    unfinished: bool
 
-    @property
-    def keys(self) -> frozenset[str]:
-        """Of its objects."""
-        return frozenset() if self.receipt is None else frozenset(file.key for file in self.receipt.files)
+    def is_spoiled(self, file: ExportedFile) -> bool:
+        """Whether an object is as it stands, and spoiled; one that was put anew is not."""
+        return (
+            file.key in self.spoiled
+            and self.receipt is not None
+            and any((each.key, each.sha256) == (file.key, file.sha256) for each in self.receipt.files)
+        )
 
 
-def look(sink: ConfiguredSink, dataset: DatasetName, day: Day, recorded: Recorded | None, *, noted: Collection[str]) -> Standing:
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """What exports of a day said before they wrote that no receipt ended.
+
+    Attributes:
+        keys: Of objects that they were about to put or remove.
+        expected: Objects that they were about to put.
+    """
+
+    keys: Collection[str] = ()
+    expected: Collection[ExportedFile] = ()
+
+
+def look(
+    sink: ConfiguredSink, dataset: DatasetName, day: Day, recorded: Recorded | None, *, ledger_id: str, unfinished: Unfinished
+) -> Standing:
     """See what a sink holds of a day.
 
     Args:
@@ -55,7 +92,8 @@ def look(sink: ConfiguredSink, dataset: DatasetName, day: Day, recorded: Recorde
         dataset: Of what.
         day: Which day.
         recorded: What the ledger has of it.
-        noted: Keys of what attempts that no receipt ended may have written.
+        ledger_id: Of the ledger.
+        unfinished: What was left unfinished before.
 
     Raises:
         SinkHalted: something lies there that cannot be accounted for.
@@ -66,10 +104,73 @@ def look(sink: ConfiguredSink, dataset: DatasetName, day: Day, recorded: Recorde
     lying, inherited = _lying(sink, dataset, day, sizes, needed=known is None)
     if known is not None and (lying is None or lying.exported_at <= known.exported_at):
         lying = known
-    _ensure_accounted(sink, dataset, day, sizes, {*noted, *(file.key for file in (lying.files if lying is not None else ()))})
-    spoiled = frozenset(file.key for file in (lying.files if lying is not None else ()) if sizes.get(file.key) != file.bytes)
-    same_kind = lying is not None and lying.destination == sink.destination
-    return Standing(lying, known is not None and lying is known, same_kind, spoiled, inherited)
+    named = frozenset(_files(lying))
+    _ensure_accounted(sink, dataset, day, sizes, {*unfinished.keys, *named})
+    found = lying
+    there: Mapping[str, str] = {}
+    if unfinished.keys:
+        there = sink.writer.digests({*named, *(key for key in sizes if sink.writer.is_object(key))})
+        found = _as_found(lying or _blank(sink, dataset, day, ledger_id), there, unfinished)
+    spoiled = frozenset(
+        key for key, file in _files(found).items() if sizes.get(key) != file.bytes or there.get(key, file.sha256) != file.sha256
+    )
+    same_kind = found is not None and found.destination == sink.destination
+    keys = named | frozenset(unfinished.keys)
+    return Standing(found, known is not None and found is known, same_kind, spoiled, inherited, keys, bool(unfinished.keys))
+
+
+def _files(receipt: Receipt | None) -> dict[str, ExportedFile]:
+    return {} if receipt is None else {file.key: file for file in receipt.files}
+
+
+def _as_found(receipt: Receipt, there: Mapping[str, str], unfinished: Unfinished) -> Receipt | None:
+    """What a receipt would say if it spoke of what lies there now; None if that is nothing."""
+    named = _files(receipt)
+    said = {(file.key, file.sha256): file for file in (*unfinished.expected, *receipt.files)}
+    found = {key: said.get((key, digest), named.get(key)) for key, digest in there.items()}
+    found |= {key: file for key, file in named.items() if key not in there and key not in unfinished.keys}
+    files = [file for file in found.values() if file is not None]
+    put = [file for file in files if file.key not in named or file != named[file.key]]
+    whole = _by_generation(put)
+    left = [file for file in files if file in put or len(unpack(file.row_set).without(_of(whole, file)))]
+    aside = [replace(each, row_set=pack(unpack(each.row_set).without(_of(whole, each)))) for each in receipt.set_aside]
+    aside = [each for each in aside if each.row_set.rows]
+    if not left and not aside:
+        return None
+    return replace(receipt, files=tuple(left), set_aside=tuple(aside))
+
+
+def _by_generation(files: Iterable[ExportedFile]) -> dict[Generation, Rows]:
+    parts: dict[Generation, list[Rows]] = {}
+    for file in files:
+        parts.setdefault(file.generation, []).append(unpack(file.row_set))
+    return {generation: Rows.together(rows) for generation, rows in parts.items()}
+
+
+def _of(rows: Mapping[Generation, Rows], each: ExportedFile | SetAside) -> Rows:
+    return rows.get(each.generation, Rows.none())
+
+
+def _blank(sink: ConfiguredSink, dataset: DatasetName, day: Day, ledger_id: str) -> Receipt:
+    """The receipt of a day that was never exported."""
+    return Receipt(
+        sink=sink.name,
+        dataset=dataset,
+        day=day,
+        destination=sink.destination,
+        ledger_id=ledger_id,
+        fingerprint=Fingerprint(""),
+        rows=0,
+        kept_rows=0,
+        kept=Kept.NOTHING,
+        elsewhere_rows=0,
+        files=(),
+        set_aside=(),
+        parked=(),
+        unreadable={},
+        exported_at="",
+        seconds=0.0,
+    )
 
 
 def _lying(

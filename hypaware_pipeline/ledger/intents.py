@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from hypaware_pipeline.ledger import tables
-from hypaware_pipeline.ledger.transactions import Transactions, upsert
-from hypaware_pipeline.model import DatasetName, Day, SinkName
+from hypaware_pipeline.ledger.transactions import Transactions, matches, upsert
+from hypaware_pipeline.model import DatasetName, Day, ExportedFile, SinkName
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,20 @@ class Intents:
         values = {"object_keys": json.dumps(list(keys)), "opened_at": self._in.now()}
         with self._in.writing() as connection:
             upsert(connection, tables.intents, key, values)
+
+    def expect(self, sink: SinkName, dataset: DatasetName, day: Day, file: ExportedFile) -> None:
+        """Say what an object will be, before it is put: what lies under its key later may be this one or another."""
+        key = {"sink": sink, "dataset": dataset, "day": day, "object_key": file.key, "sha256": file.sha256}
+        with self._in.writing() as connection:
+            upsert(connection, tables.expected_objects, key, {"document": json.dumps(file.to_json())})
+
+    def expected(self, sink: SinkName, dataset: DatasetName, day: Day) -> Sequence[ExportedFile]:
+        """What exports of a day were about to put that no receipt ended."""
+        table = tables.expected_objects
+        query = sa.select(table.c.document).where(matches(table, {"sink": sink, "dataset": dataset, "day": day}))
+        with self._in.reading() as connection:
+            documents = connection.execute(query.order_by(table.c.object_key, table.c.sha256)).scalars().all()
+        return [ExportedFile.from_json(json.loads(document)) for document in documents]
 
     def of(self, sink: SinkName, dataset: DatasetName, day: Day) -> Sequence[Intent]:
         """Those of one day, oldest first."""

@@ -91,7 +91,7 @@ class Receipts:
             self._ensure_standing(connection, key, replaces)
             version = forget_plan(connection, receipt.sink, receipt.dataset)
             upsert(connection, tables.receipts, key, {**values, "version": version})
-            for table in (tables.row_sets, tables.intents, tables.failures):
+            for table in (tables.row_sets, tables.intents, tables.expected_objects, tables.failures):
                 connection.execute(table.delete().where(matches(table, key)))
             if sets := rows_of(receipt):
                 connection.execute(tables.row_sets.insert(), sets)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 import sqlalchemy as sa
 
 from hypaware_pipeline.ledger.tables import (
+    expected_objects,
     failures,
     first_day,
     intents,
@@ -100,6 +101,10 @@ def _create_turns(connection: sa.Connection) -> None:
     metadata.create_all(connection, tables=[leases, retries, holds], checkfirst=False)
 
 
+def _create_expected_objects(connection: sa.Connection) -> None:
+    metadata.create_all(connection, tables=[expected_objects], checkfirst=False)
+
+
 def _add_to_receipts(connection: sa.Connection, columns: Mapping[str, str]) -> None:
     """Add columns to a table of receipts that was not made a moment ago, with all it has today."""
     present = {column["name"] for column in sa.inspect(connection).get_columns(receipts.name)}
@@ -115,5 +120,6 @@ _MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     _add_versions,
     _begin_row_sets,
     _create_turns,
+    _create_expected_objects,
 )
 """Step n brings schema n to n+1. Append only: a ledger in use has run the earlier ones."""

@@ -95,6 +95,18 @@ intents = sa.Table(
 )
 """Exports that began to write and were not recorded: the keys each was about to write or delete, as a JSON list."""
 
+expected_objects = sa.Table(
+    "expected_objects",
+    metadata,
+    sa.Column("sink", sa.String, primary_key=True),
+    sa.Column("dataset", sa.String, primary_key=True),
+    sa.Column("day", sa.String(10), primary_key=True),
+    sa.Column("object_key", sa.String, primary_key=True),
+    sa.Column("sha256", sa.String(64), primary_key=True),
+    sa.Column("document", sa.Text, nullable=False),
+)
+"""What exports that were not recorded were about to put: each object with its rows, as JSON, by its key and content."""
+
 first_day = sa.Table(
     "first_day",
     metadata,

@@ -191,20 +191,21 @@ class SinkWriter(Protocol):
         *,
         columns: Sequence[Column],
         batches: "Iterable[pa.RecordBatch]",
-        confirm: Callable[[Encoded], None],
+        confirm: Callable[[Encoded, StoredObject], None],
         fence: Fence,
-    ) -> tuple[StoredObject | None, Sequence[RefusedRow]]:
+    ) -> StoredObject | None:
         """Write one object, replacing an older one atomically.
 
         Args:
             key: What `object_key` gave.
             columns: What the object holds, in order.
             batches: The rows, in order.
-            confirm: Called after the last row and before the object becomes visible; raises to leave the old object in place.
+            confirm: Called after the last row and before the object becomes visible, with what was encoded and what is to be
+                stored; raises to leave the old object in place.
             fence: Handed to the store.
 
         Returns:
-            The object, or None when no row could be encoded, and the refused rows.
+            The object, or None when no row could be encoded.
         """
         ...
 
@@ -230,6 +231,10 @@ class SinkWriter(Protocol):
 
     def sizes(self, dataset: DatasetName, day: Day) -> Mapping[str, int]:
         """Bytes of every object that lies where those of a day do, by key."""
+        ...
+
+    def digests(self, keys: Iterable[str]) -> Mapping[str, str]:
+        """The SHA-256 (hex) of what lies under each key, as it is there now; of those under which something lies."""
         ...
 
     def remove(self, keys: Iterable[str], *, fence: Fence) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hypaware_pipeline.model import Column, DatasetName, Day, Part, Receipt, SinkName, StoredObject
-from hypaware_pipeline.plugins.contracts import BlobStore, Encoded, Encoder, Fence, RefusedRow, Writable
+from hypaware_pipeline.plugins.contracts import Blob, BlobStore, Encoded, Encoder, Fence, Writable
 from hypaware_pipeline.sinks.naming import day_prefix, object_key, receipt_key
 from hypaware_pipeline.sinks.receipts import read_receipt
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 class _NothingToWrite(Exception):
     """Raised inside a put when no row could be encoded: the store then writes nothing."""
+
+
+_CHUNK_BYTES = 1 << 20
 
 
 class _HashingWriter:
@@ -66,26 +69,24 @@ class BlobSink:
         *,
         columns: Sequence[Column],
         batches: "Iterable[pa.RecordBatch]",
-        confirm: Callable[[Encoded], None],
+        confirm: Callable[[Encoded, StoredObject], None],
         fence: Fence,
-    ) -> tuple[StoredObject | None, Sequence[RefusedRow]]:
+    ) -> StoredObject | None:
         """See `SinkWriter.write_object`."""
-        refused: Sequence[RefusedRow] = ()
 
         def write(out: Writable) -> StoredObject:
-            nonlocal refused
             writer = _HashingWriter(out)
             encoded = self.encoder.encode(batches, columns, writer)
-            refused = encoded.refused
-            confirm(encoded)
+            stored = StoredObject(key, encoded.rows, writer.bytes, writer.sha256())
+            confirm(encoded, stored)
             if encoded.rows == 0:
                 raise _NothingToWrite
-            return StoredObject(key, encoded.rows, writer.bytes, writer.sha256())
+            return stored
 
         try:
-            return self.store.put(key, write, fence=fence, content_type=self.encoder.spec.content_type), refused
+            return self.store.put(key, write, fence=fence, content_type=self.encoder.spec.content_type)
         except _NothingToWrite:
-            return None, refused
+            return None
 
     def write_receipt(self, receipt: Receipt, *, fence: Fence) -> None:
         """See `SinkWriter.write_receipt`."""
@@ -110,7 +111,23 @@ class BlobSink:
         """See `SinkWriter.sizes`."""
         return {info.key: info.size for info in self.store.list(day_prefix(self.prefix, dataset, day))}
 
+    def digests(self, keys: Iterable[str]) -> Mapping[str, str]:
+        """See `SinkWriter.digests`."""
+        found = {}
+        for key in keys:
+            with self.store.get(key) as blob:
+                if blob is not None:
+                    found[key] = _sha256(blob)
+        return found
+
     def remove(self, keys: Iterable[str], *, fence: Fence) -> None:
         """See `SinkWriter.remove`."""
         for key in keys:
             self.store.delete(key, fence=fence)
+
+
+def _sha256(blob: Blob) -> str:
+    sha256 = hashlib.sha256()
+    while chunk := blob.body.read(_CHUNK_BYTES):
+        sha256.update(chunk)
+    return sha256.hexdigest()
