@@ -2,6 +2,7 @@
 
 import json
 
+import pyarrow.compute as pc
 import pytest
 
 from hypaware_pipeline.errors import SinkRejected
@@ -51,6 +52,23 @@ def test_a_batch_of_which_every_row_is_refused_leaves_no_object(cache, home, mon
     (outcome,) = installation.export()
     assert (outcome.status, outcome.receipt.files, outcome.receipt.parked_rows) == ("exported", (), 2)
     assert installation.objects() == {}
+    assert installation.due() == []
+
+
+def test_rows_parked_beside_an_object_that_stays_and_rows_parked_from_its_addition_are_one_set(cache, home, monkeypatch):
+    cache.with_day("2026-06-05", rows=4)
+    installation = AnInstallation(home, cache.root)
+    refusing(monkeypatch, lambda bodies: {at: "odd" for at, number in enumerate(bodies) if number % 2} or None)
+    installation.export()
+    cache.writer.delete("logs", "unknown", pc.field("_hyp_ingest_seq") == 1)
+    installation.now = cache.clock.moment
+    (outcome,) = installation.export()
+    assert (outcome.receipt.kept_rows, outcome.receipt.parked_rows) == (1, 2)
+    cache.with_day("2026-06-05", rows=2)
+    (outcome,) = installation.export()
+    assert (outcome.status, outcome.receipt.exported_rows, outcome.receipt.kept_rows) == ("exported", 3, 1)
+    (aside,) = outcome.receipt.set_aside
+    assert unpack(aside.row_set).keys.tolist() == [2, 4, 6]
     assert installation.due() == []
 
 

@@ -275,6 +275,24 @@ def test_an_undated_row_whose_day_is_exported_later_stays_where_it_is_until_then
     assert_nothing_is_due(installation)
 
 
+def test_a_day_whose_rows_an_undated_object_will_not_give_up_is_due_once(cache, installation):
+    cache.with_rows("logs", logs(1, 2, day="2026-06-20"))
+    installation.export()
+    mishaps.wipe(cache.root)
+    begin_anew(cache).with_rows("logs", logs(1, day="2026-06-20"))
+    installation.export()
+    installation.now = dt.datetime(2026, 6, 20, 12, tzinfo=dt.UTC)
+    outcomes = {outcome.day: outcome.receipt for outcome in installation.export()}
+    day = outcomes["2026-06-20"]
+    assert (day.rows, day.elsewhere_rows, day.kept, day.files) == (1, 1, Kept.MOVING, ())
+
+    cache.with_rows("logs", logs(3, day="2026-06-19") + logs(4, day="2026-06-18"))
+    installation.export()
+    installation.export()
+    assert_nothing_is_due(installation)
+    assert numbered(installation) == [1, 2, 3, 4]
+
+
 # --- what may be removed --------------------------------------------------------------------------------------------------------
 
 

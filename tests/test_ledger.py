@@ -657,6 +657,36 @@ def test_what_fails_while_days_come_along_leaves_the_chain_as_it_was(ledger: Led
     assert (ledger.chains.all(), chains_of(ledger)) == before
 
 
+# --- days that are as they were ------------------------------------------------------------------------------------------------
+
+
+def test_a_day_that_an_export_found_as_it_was_has_no_failure_and_is_judged_by_all_that_was_recorded(ledger: Ledger) -> None:
+    first, second = replace(a_receipt(), day=Day("2026-05-30")), a_receipt()
+    for receipt in (first, second):
+        record(ledger, receipt)
+    ledger.record_failure(ARCHIVE, LOGS, first.day, "the disk was away")
+    ledger.retries.halt(ARCHIVE, "the disk was away")
+    expected = ledger.recorded(ARCHIVE, LOGS, first.day)
+    assert expected
+    ledger.found_so(expected)
+    versions = {day: key.version for (_, day), key in ledger.fingerprints(ARCHIVE).items()}
+    assert versions[first.day] >= versions[second.day]
+    assert ledger.plan_memory(ARCHIVE)[LOGS].revision == versions[first.day], "no other day is to be looked at for that"
+    assert ledger.receipt(ARCHIVE, LOGS, first.day) == first
+    assert (ledger.failures(ARCHIVE), ledger.retries.halted()) == ({}, {})
+
+
+def test_a_day_is_not_found_as_it_was_by_who_read_another_receipt(ledger: Ledger) -> None:
+    record(ledger, a_receipt())
+    expected = ledger.recorded(ARCHIVE, LOGS, DAY)
+    assert expected
+    record(ledger, a_receipt())
+    before = ledger.fingerprints(ARCHIVE)
+    with pytest.raises(CursorSuperseded):
+        ledger.found_so(expected)
+    assert ledger.fingerprints(ARCHIVE) == before
+
+
 # --- accepting what was lost ---------------------------------------------------------------------------------------------------
 
 

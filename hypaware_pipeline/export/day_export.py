@@ -94,9 +94,10 @@ class DayExport:
         work, written, summary = self._write(day, summary, standing, recorded)
         receipt = self._receipt(summary, work, written, started)
         noted = self._noted(summary)
-        if standing.receipt is None and not (receipt.files or receipt.set_aside or noted):
+        if standing.receipt is None and not (receipt.files or receipt.set_aside or receipt.elsewhere_rows or noted):
             return self._outcome(summary, None, work, standing, started)
-        if standing.recorded and not noted and _says_the_same(receipt, standing.receipt):
+        if recorded is not None and standing.recorded and not noted and _says_the_same(receipt, standing.receipt):
+            self.ledger.found_so(recorded)
             return self._outcome(summary, standing.receipt, work, standing, started)
         self._confirm(receipt, recorded, standing, {*noted, *standing.keys})
         self.sink.writer.remove(sorted(standing.inherited), fence=self.opened.ensure_may_write)

@@ -48,6 +48,7 @@ class Ledger:
 
         receipts = Receipts(transactions)
         self.record = receipts.record
+        self.found_so = receipts.found_so
         self.ensure_standing = receipts.ensure_standing
         self.recorded = receipts.recorded
         self.receipt = receipts.receipt

@@ -77,7 +77,13 @@ class Planning:
 
 def forget_plan(connection: sa.Connection, sink: SinkName, dataset: DatasetName) -> int:
     """What the plan found is no longer so; returns the revision that begins with it. Part of the caller's transaction."""
-    table, key = tables.plan_memory, {"sink": sink, "dataset": dataset}
-    revision = connection.execute(sa.select(table.c.revision).where(matches(table, key))).scalar() or 0
-    upsert(connection, table, key, {"revision": revision + 1, "nothing_due_at": None})
-    return int(revision + 1)
+    revision = revision_of(connection, sink, dataset) + 1
+    upsert(connection, tables.plan_memory, {"sink": sink, "dataset": dataset}, {"revision": revision, "nothing_due_at": None})
+    return revision
+
+
+def revision_of(connection: sa.Connection, sink: SinkName, dataset: DatasetName) -> int:
+    """The revision as it stands."""
+    memory = tables.plan_memory
+    query = sa.select(memory.c.revision).where(matches(memory, {"sink": sink, "dataset": dataset}))
+    return int(connection.execute(query).scalar() or 0)

@@ -5,6 +5,9 @@ and each judged it by what it found. The one that comes second has judged by wha
 
 Why a version is the revision of the plan at which the receipt was recorded: that only ever grows, so that a receipt that was
 removed and recorded again is never taken for the one that was there before.
+
+Why a receipt that an export found to be right gets the revision of now without making another: it was judged by all that other
+days had recorded. With a revision of its own, two days that each wait for something else would ask for each other for ever.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +19,7 @@ import sqlalchemy as sa
 
 from hypaware_pipeline.errors import CursorSuperseded, LedgerUnreadable
 from hypaware_pipeline.ledger import tables
-from hypaware_pipeline.ledger.planning import forget_plan
+from hypaware_pipeline.ledger.planning import forget_plan, revision_of
 from hypaware_pipeline.ledger.retries import day_recorded
 from hypaware_pipeline.ledger.stored_sets import StoredSet, document_of, every_set, receipt_of, rows_of, stored_set
 from hypaware_pipeline.ledger.transactions import Transactions, matches, upsert
@@ -35,7 +38,7 @@ class ReceiptKey:
         kept: Why.
         exported_rows: In the files.
         bytes: Of the files.
-        version: Higher than that of every receipt of the (sink, dataset) that was recorded before.
+        version: Higher than that of every receipt of the (sink, dataset) that it was not judged by.
     """
 
     fingerprint: Fingerprint
@@ -95,6 +98,21 @@ class Receipts:
                 connection.execute(table.delete().where(matches(table, key)))
             if sets := rows_of(receipt):
                 connection.execute(tables.row_sets.insert(), sets)
+            day_recorded(connection, receipt.sink, receipt.dataset, receipt.day, now=self._in.now())
+
+    def found_so(self, recorded: Recorded) -> None:
+        """An export found a day as its receipt says. It counts as judged now, by what else is recorded; no failure is left.
+
+        Raises:
+            CursorSuperseded: something else is recorded of the day by now. Nothing was written.
+        """
+        receipt = recorded.receipt
+        key = _key(receipt.sink, receipt.dataset, receipt.day)
+        with self._in.writing() as connection:
+            self._ensure_standing(connection, key, recorded)
+            version = revision_of(connection, receipt.sink, receipt.dataset)
+            connection.execute(tables.receipts.update().where(matches(tables.receipts, key)).values(version=version))
+            connection.execute(tables.failures.delete().where(matches(tables.failures, key)))
             day_recorded(connection, receipt.sink, receipt.dataset, receipt.day, now=self._in.now())
 
     def ensure_standing(self, sink: SinkName, dataset: DatasetName, day: Day, expected: Recorded | None) -> None:
