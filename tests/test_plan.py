@@ -119,6 +119,16 @@ def test_a_day_in_the_retry_queue_waits_for_its_time_whatever_else_it_is():
     assert reason(summary(), retries={DAY: NOW + dt.timedelta(minutes=1)}, every=True) is Reason.NEW
 
 
+def test_a_person_who_asks_need_not_wait_for_the_time_of_a_day_that_failed():
+    """A day that failed when it was exported once more, by a backfill or `--all`, was told to come back and never did."""
+    later = {DAY: NOW + dt.timedelta(minutes=1)}
+    assert reason(summary(), standing(), retries=later, patient=False) is Reason.RETRY
+    assert reason(summary(rows=0), retries=later, patient=False) is Reason.RETRY
+    assert reason(summary(fingerprint="g"), standing(), retries=later, patient=False) is Reason.CHANGED
+    assert reason(summary(), retries=later, patient=False) is Reason.NEW
+    assert reason(summary(rows=0), standing(), retries=later, patient=False, mounted=False) is Reason.FROZEN
+
+
 def test_a_receipt_of_another_destination_does_not_count_as_exported():
     assert reason(summary(), standing(destination="elsewhere")) is Reason.SINK_CHANGED
 

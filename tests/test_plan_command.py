@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from hypaware_pipeline.cli.agenda import Agenda
+from hypaware_pipeline.cli.reporting import Report
 from hypaware_pipeline.export.outlook import MUCH_REWRITTEN_BYTES, Outlook, totals
 from hypaware_pipeline.export.plan import PlannedDay, Reason
 from hypaware_pipeline.model import DatasetName, Day, SinkName
@@ -150,6 +152,16 @@ def test_new_days_of_any_size_are_worth_no_warning() -> None:
 def test_days_that_wait_and_days_that_are_kept_are_counted_apart() -> None:
     total = total_of(settling=[a_day(1, 1, Reason.SETTLING)], frozen=[a_day(1, 1, Reason.FROZEN)] * 2)
     assert (total.days, total.held) == (0, {"kept": 2, "settling": 1})
+
+
+@pytest.mark.parametrize("reason", [each for each in Reason if a_day(1, 1, each).due])
+def test_a_plan_can_say_every_reason_for_which_a_day_is_due(reason: Reason, capsys: pytest.CaptureFixture[str]) -> None:
+    """`plan` broke off with a KeyError when a day was due whose last export had been cut off."""
+    day = a_day(1, 1, reason)
+    Report(as_json=False).planned(Agenda([day], [total_of(day)], notes=[], obstacles=[]))
+    said = capsys.readouterr().out
+    assert str(reason)[:40] in " ".join(said.split())
+    assert f"1 {reason.word}" in said
 
 
 def test_the_warning_reaches_whoever_looks_or_exports(

@@ -7,6 +7,7 @@ import pytest
 from dagster._core.test_utils import create_run_for_test
 
 from hypaware_pipeline.export.blueprint import Blueprint
+from hypaware_pipeline.export.survey import survey
 from hypaware_pipeline.ledger.retries import ATTEMPTS, CLAIM_SECONDS, LONGEST_BACK_OFF_SECONDS
 from hypaware_pipeline.model import UNDATED, DatasetName, Day, SinkName
 from hypaware_pipeline.orchestration import requeue
@@ -284,6 +285,20 @@ def test_a_day_whose_source_cannot_be_read_is_not_queued(installation, instance,
     assert waiting(installation) == []
 
 
+def test_days_that_failed_when_they_were_exported_once_more_are_due_to_whoever_asks_and_to_the_schedule_in_their_time(
+    installation, instance
+):
+    """`export` said that nothing was due, after a failure that said the day would be tried by it."""
+    run(installation, instance, FIVE[0])
+    for day in (FIVE[0], "2026-06-06"):
+        give_back(installation, day)
+    whole = installation.installation
+    with ledger_of(installation) as ledger:
+        for patient, found in ((False, {FIVE[0], "2026-06-06", *FIVE[1:]}), (True, set(FIVE[1:]))):
+            plans = survey(whole, ledger, sinks=whole.config.sinks.values(), datasets=[LOGS], patient=patient)
+            assert {entry.day for plan in plans for entry in plan.days if entry.due} == found
+
+
 def test_a_day_that_left_the_cache_leaves_the_queue(installation, instance):
     give_back(installation, "2026-06-06")
     assert run(installation, instance, "2026-06-06") == ["exported"]
@@ -298,6 +313,8 @@ def test_a_sink_that_halts_on_all_it_tries_is_halted_until_it_takes_something(in
         (hold,) = ledger.retries.halted().values()
     assert f"day={FIVE[2]}" in hold.reason
     assert [day for _, day, _ in waiting(installation)] == FIVE[1:], "all of them come back when it is mended"
+    with ledger_of(installation) as ledger:
+        assert ledger.retries.queue(FEED)[LOGS, FIVE[4]].reason == f"not tried, because the sink halted: {hold.reason}"
     for obstacle in obstacles:
         obstacle.unlink()
     run(installation, instance, FIVE[4])

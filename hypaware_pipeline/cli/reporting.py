@@ -157,6 +157,7 @@ _CAUSES = {
     "stale": "magenta",
     "settled": "yellow",
     "retry": "yellow",
+    "unfinished": "yellow",
     "unreadable": "bold red",
     "asked": "cyan",
 }

@@ -115,7 +115,8 @@ class Exporter:
                 if self._ended.is_set():
                     yield self._failed(rows.dataset, day, "the export was ended before this day was begun")
                 elif len(halts) == HALTS_IN_A_ROW:
-                    yield self._failed(rows.dataset, day, halts[-1], retry_after_seconds=None)
+                    reason = f"not tried, because the sink halted: {halts[-1]}"
+                    yield self._failed(rows.dataset, day, reason, retry_after_seconds=None)
                 else:
                     yield self._try(export, day, halts)
         if len(halts) == HALTS_IN_A_ROW:

@@ -10,6 +10,9 @@ or until someone accepts its loss, leaves when that has happened. Only the recei
 Why a day is due whose export began and did not end: what that left at the sink may be of a state that has been taken back since,
 and only an export looks at it and removes it.
 
+Why a day that failed is due although it is as it was exported last: somebody asked for it (a backfill, `--all`), and was told
+that it is tried again.
+
 Why a changed sink makes days due: a receipt speaks of the destination it was written for. Another place, format or codec is
 another copy, and nothing of it exists yet. Such days are *stale*; days whose rows changed in the cache *drifted*. The two are
 told apart wherever days are counted, since a person who changed a config by mistake can take back the one and not the other.
@@ -41,7 +44,7 @@ class Reason(StrEnum):
     SETTLED = "rows that were removed from the cache may leave the sink now"
     UNREADABLE = "a source cannot be read"
     ASKED = "asked for"
-    RETRY = "its last export failed and it is time to try again"
+    RETRY = "its last export failed; it is to be tried again"
     UNFINISHED = "its last export was cut off; what it left at the sink has to be looked at"
     WAITING = "its last export failed; it is tried again later"
     SETTLING = "rows were removed a moment ago; the copy at the sink stays until the removal has settled"
@@ -133,6 +136,7 @@ def plan_days(
     destination: str,
     now: dt.datetime,
     retries: Mapping[Day, dt.datetime] | None = None,
+    patient: bool = True,
     unfinished: Collection[Day] = (),
     mounted: bool = True,
     every: bool = False,
@@ -142,11 +146,12 @@ def plan_days(
     Args:
         sink: For whom.
         dataset: Of what.
-        summaries: One for every day of `standing` and `unfinished` too, with zero rows where the cache has none.
+        summaries: One for every day of `standing`, `retries` and `unfinished` too, with zero rows where the cache has none.
         standing: What was exported, by day.
         destination: Digest of the destination as it is configured now.
         now: The time now, in UTC.
         retries: Days in the retry queue, each with the time at which it is due.
+        patient: Whether these are due in their time only, and not at once.
         unfinished: Days of which an export began and did not end.
         mounted: Whether the cache has any source of the dataset.
         every: Whether unchanged days are due as well.
@@ -154,7 +159,7 @@ def plan_days(
     planned = []
     of_dataset = sum(each.bytes for each in standing.values()), sum(each.exported_rows for each in standing.values())
     newest = max((each.version for each in standing.values()), default=0)
-    moment = _Moment(destination, now, newest, unfinished, mounted, every)
+    moment = _Moment(destination, now, newest, patient, unfinished, mounted, every)
     for day in sorted({*summaries, *standing}, key=_order):
         summary, copy = summaries[day], standing.get(day)
         reason = _judge(summary, copy, (retries or {}).get(day), moment)
@@ -171,6 +176,7 @@ class _Moment:
     destination: str
     now: dt.datetime
     newest: int
+    patient: bool
     unfinished: Collection[Day]
     mounted: bool
     every: bool
@@ -185,11 +191,14 @@ def _guess(rows: int, like: tuple[int, int]) -> int | None:
 
 
 def _judge(summary: PartitionSummary, standing: Standing | None, retry_at: dt.datetime | None, moment: _Moment) -> Reason:
-    if retry_at is not None and not moment.every:
+    if retry_at is not None and moment.patient and not moment.every:
         return Reason.RETRY if moment.now >= retry_at else Reason.WAITING
     reason = _judge_rows(summary, standing, moment)
-    cut_off = moment.mounted and summary.day in moment.unfinished
-    return Reason.UNFINISHED if cut_off and reason not in _DUE else reason
+    if reason in _DUE or not moment.mounted:
+        return reason
+    if retry_at is not None:
+        return Reason.RETRY
+    return Reason.UNFINISHED if summary.day in moment.unfinished else reason
 
 
 def _judge_rows(summary: PartitionSummary, standing: Standing | None, moment: _Moment) -> Reason:

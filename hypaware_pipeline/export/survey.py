@@ -63,7 +63,7 @@ def survey(
     cache = installation.cache()
     sinks = tuple(sinks)
     standing = {sink.name: _standing(ledger, sink.name) for sink in sinks}
-    retries = {sink.name: _retries(ledger, sink.name) if patient else {} for sink in sinks}
+    retries = {sink.name: _retries(ledger, sink.name) for sink in sinks}
     unfinished = {sink.name: _unfinished(ledger, sink.name) for sink in sinks}
     for dataset in datasets:
         takers = [sink for sink in sinks if sink.takes(dataset)]
@@ -80,15 +80,17 @@ def survey(
             continue
         for sink in takers:
             known = standing[sink.name].get(dataset, {})
+            failed = retries[sink.name].get(dataset, {})
             cut_off = unfinished[sink.name].get(dataset, set())
             days = plan_days(
                 sink=sink.name,
                 dataset=dataset,
-                summaries={day: summaries.get(day) or pin.summary(day) for day in {*summaries, *known, *cut_off}},
+                summaries={day: summaries.get(day) or pin.summary(day) for day in {*summaries, *known, *failed, *cut_off}},
                 standing=known,
                 destination=destination_digest(sink),
                 now=installation.clock(),
-                retries=retries[sink.name].get(dataset),
+                retries=failed,
+                patient=patient,
                 unfinished=cut_off,
                 mounted=bool(pin.sources or pin.unreadable),
                 every=every,
