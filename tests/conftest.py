@@ -53,6 +53,15 @@ def home(tmp_path):
 
 
 @pytest.fixture
+def place():
+    """A directory, in memory if that can be: for tests that would wait for a disk most of the time."""
+    from tests.crash_scenes import in_memory  # the engine, and not for tests that do without
+
+    with in_memory() as directory:
+        yield directory
+
+
+@pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
     """Runs the command line for a user whose home is `tmp_path`."""
     from tests.command_line import ACommandLine  # the command line, and not for tests that do without

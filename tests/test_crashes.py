@@ -7,15 +7,8 @@ from pathlib import Path
 import pytest
 
 from hypaware_pipeline.export.steps import Step
-from tests.crash_scenes import DAY, MEANWHILE, WAITING, Scene, in_memory
+from tests.crash_scenes import DAY, MEANWHILE, WAITING, Scene
 from tests.faults import Fault
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory, in memory if that can be."""
-    with in_memory() as directory:
-        yield directory
 
 
 def steps_of(scene: Scene) -> list[Step]:

@@ -4,7 +4,6 @@ import random
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -15,18 +14,11 @@ from hypaware_pipeline.export.steps import Step
 from hypaware_pipeline.ledger import Ledger
 from hypaware_pipeline.model import Day, DayOutcome, SinkName
 from tests.builders import a_log
-from tests.crash_scenes import DAY, LOGS, WAITING, Scene, in_memory
+from tests.crash_scenes import DAY, LOGS, WAITING, Scene
 from tests.disks import little_room, short_files
 
 ROOM_BYTES = 1 << 20
 BUSY_TIMEOUT_SECONDS = 0.1
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory, in memory if that can be."""
-    with in_memory() as directory:
-        yield directory
 
 
 def export(scene: Scene, ledger: Ledger, *, at: Step, act: Callable[[], object]) -> DayOutcome:

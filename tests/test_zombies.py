@@ -1,6 +1,6 @@
 """Processes that were stopped for longer than their lease lasts, and go on when another has done their work."""
 
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP
 
@@ -18,13 +18,6 @@ LONGER_SECONDS = 60.0
 WRITES = {Step.WRITTEN, Step.STORED, Step.REMOVED, Step.RECEIPTED, Step.RECORDED}
 
 
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory, in memory if that can be."""
-    with in_memory() as directory:
-        yield directory
-
-
 def a_scene(place: Path, waiting: str, **options: str) -> Scene:
     scene = Scene(place, **options)
     WAITING[waiting](scene)
@@ -36,9 +29,10 @@ def a_zombie(scene: Scene, after: int, **options: float) -> AnExport:
     return scene.exporting(fault=Fault(after, SIGSTOP), **options)
 
 
-def steps_of(place: Path, waiting: str) -> list[Step]:
-    scene = a_scene(place, waiting)
-    with scene.exporting() as export:
+@cache
+def steps_of(waiting: str) -> list[Step]:
+    """The steps of an export that nothing stops."""
+    with in_memory() as place, a_scene(place, waiting).exporting() as export:
         return export.ended().steps
 
 
@@ -48,7 +42,7 @@ def lying(scene: Scene) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("waiting", ["a_live_day", "a_frozen_day"])
 def test_one_that_was_stopped_at_any_step_writes_nothing_of_what_it_had_in_mind(place, waiting):
-    for after, step in enumerate(steps_of(place / "whole", waiting), start=1):
+    for after, step in enumerate(steps_of(waiting), start=1):
         if step is Step.WRITTEN:
             continue
         scene = a_scene(place / f"step-{after}", waiting)
@@ -81,7 +75,7 @@ def assert_ended_its_attempt(zombie: AnExport, after: int) -> None:
 @pytest.mark.parametrize("ends", [SIGCONT, SIGKILL], ids=["continued", "killed"])
 @pytest.mark.parametrize("waiting", ["a_live_day", "a_frozen_day"])
 def test_one_that_was_stopped_between_check_and_rename_keeps_others_waiting_who_say_so(place, waiting, ends):
-    after = 1 + steps_of(place / "whole", waiting).index(Step.WRITTEN)
+    after = 1 + steps_of(waiting).index(Step.WRITTEN)
     scene = a_scene(place / "stopped", waiting)
     with a_zombie(scene, after) as zombie:
         zombie.stopped()
@@ -103,7 +97,7 @@ def test_one_that_was_stopped_between_check_and_rename_keeps_others_waiting_who_
 
 @pytest.mark.parametrize("waiting", ["a_live_day", "a_frozen_day"])
 def test_what_another_puts_as_soon_as_it_goes_on_stands(place, waiting):
-    after = 1 + steps_of(place / "whole", waiting).index(Step.WRITTEN)
+    after = 1 + steps_of(waiting).index(Step.WRITTEN)
     scene = a_scene(place / "stopped", waiting)
     with a_zombie(scene, after) as zombie:
         zombie.stopped()
@@ -121,7 +115,7 @@ def test_what_another_puts_as_soon_as_it_goes_on_stands(place, waiting):
 
 def test_an_addition_that_appears_when_it_is_no_longer_wanted_is_removed(place):
     """Who had only to remove it found nothing there, and did not wait."""
-    after = 1 + steps_of(place / "whole", "a_frozen_day").index(Step.WRITTEN)
+    after = 1 + steps_of("a_frozen_day").index(Step.WRITTEN)
     scene = a_scene(place / "stopped", "a_frozen_day")
     with a_zombie(scene, after) as zombie:
         zombie.stopped()
@@ -135,9 +129,28 @@ def test_an_addition_that_appears_when_it_is_no_longer_wanted_is_removed(place):
     scene.assert_at_rest()
 
 
+def test_what_appears_late_under_a_name_that_is_to_stay_is_found(place):
+    """It had the rows that the newcomer had added beside it."""
+    after = 1 + steps_of("a_live_day").index(Step.WRITTEN)
+    scene = a_scene(place / "stopped", "a_live_day")
+    with a_zombie(scene, after) as zombie:
+        zombie.stopped()
+        scene.purge(15 * HOURS)
+        scene.let_leases_expire()
+        with scene.exporting() as newcomer:
+            newcomer.told(Step.INTENDED)
+            zombie.send(SIGCONT)
+            assert_done(newcomer.ended())
+            zombie.ended()
+    scene.assert_nothing_doubled()
+    scene.settle()
+    scene.export()
+    scene.assert_at_rest()
+
+
 @pytest.mark.parametrize("step", [Step.INTENDED, Step.STORED, Step.RECEIPTED])
 def test_on_a_server_it_is_the_servers_clock_that_ends_a_lease(place, postgres, step):
-    after = 1 + steps_of(place / "whole", "a_frozen_day").index(step)
+    after = 1 + steps_of("a_frozen_day").index(step)
     scene = a_scene(place / "stopped", "a_frozen_day", ledger_url=postgres.new_database())
     with a_zombie(scene, after, lease_seconds=SHORT_LEASE_SECONDS, wait_seconds=LONGER_SECONDS) as zombie:
         zombie.stopped()
