@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.model.account import Mark, Place
 from tests.model.world import LOGS, MESSAGES, OLD, SINKS, World
@@ -22,6 +22,9 @@ from tests.model.world import LOGS, MESSAGES, OLD, SINKS, World
 PLACES = [(LOGS, "a"), (LOGS, "b"), (LOGS, OLD), (MESSAGES, "claude"), (MESSAGES, "codex")]
 _DATASETS = [LOGS, MESSAGES]
 _EXPORTS = [(sink, dataset) for sink, datasets in SINKS.items() for dataset in datasets]
+
+STEPS = 12
+"""Of an example, at most. Longer ones find no more in the same time."""
 
 # Most of the time would go into making and removing files; where there is a file system in memory, they lie there.
 _MEMORY = Path("/dev/shm")
@@ -50,6 +53,14 @@ class Machine(RuleBasedStateMachine):
             shutil.rmtree(self._directory)
 
     # --- writing ------------------------------------------------------------------------------------------------------------
+
+    @initialize(exported=st.booleans())
+    def begin(self, exported: bool) -> None:
+        """A cache has something to lose from the start."""
+        for place in (PLACES[0], PLACES[3]):
+            self.world.append(place, self.world.rows(place[0], [0, 0]))
+        if exported:
+            self.world.export_all()
 
     @rule(place=st.sampled_from(PLACES), days=_days, writer=st.integers(0, 1), numbers=_numbers)
     def append(self, place: Place, days: list[int | None], writer: int, numbers: str) -> None:
@@ -126,13 +137,17 @@ class Machine(RuleBasedStateMachine):
 
     # --- mishaps ------------------------------------------------------------------------------------------------------------
 
-    @rule()
-    def lose_sequence(self) -> None:
+    @rule(place=st.sampled_from(PLACES))
+    def lose_sequence(self, place: Place) -> None:
+        """The rows that come next take the numbers of the first ones."""
         self.world.lose_sequence()
+        self.world.append(place, self.world.rows(place[0], [0, 0]))
 
-    @rule()
-    def reset(self) -> None:
+    @rule(place=st.sampled_from(PLACES))
+    def reset(self, place: Place) -> None:
+        """And begun anew."""
         self.world.reset()
+        self.world.append(place, self.world.rows(place[0], [0, 0]))
 
     @rule()
     def back_up(self) -> None:

@@ -43,6 +43,10 @@ Row = dict[str, Any]
 Step = Callable[[], object]
 
 
+class WrongAtSink(AssertionError):
+    """A sink does not hold what it must, or is to be given what it has."""
+
+
 class World:
     """Whatever is done to its cache is done to its account."""
 
@@ -92,10 +96,13 @@ class World:
         self.writers[0].delete(*place, _marked(place, marks), on_commit=between, rows_per_commit=1)
 
     def retain(self, dataset: str, days: int, between: Step | None = None) -> None:
-        """Retention deletes what is more than so many days old, a few rows a commit."""
+        """Retention deletes what is more than so many days old, a few rows a commit.
+
+        Not less than it deleted before: a cursor tells its last cut-off alone, and one that nobody saw is as if it had not been.
+        """
         self._still = False
-        cutoff = self.clock.moment - dt.timedelta(days=days)
-        self._cutoffs[dataset] = max(cutoff, self._cutoffs.get(dataset, cutoff))
+        cutoff = max(self.clock.moment - dt.timedelta(days=days), self._cutoffs.get(dataset, START - dt.timedelta(days=9)))
+        self._cutoffs[dataset] = cutoff
         dated = {mark: moment for mark, moment in self._moments.items() if moment and dataset_of(mark) == dataset}
         self.account.freeze([mark for mark, moment in dated.items() if _midnight(moment) < cutoff])
         self.writers[0].retention(cutoff, datasets=[dataset], on_commit=between, rows_per_commit=2)
@@ -204,7 +211,8 @@ class World:
         assert plan.error is None, plan.error
         due = [entry.day for entry in plan.days if entry.due]
         self.account.look(dataset)
-        assert every or not (self._still and due), f"{due} of {dataset} are due at {sink}, though only files were rewritten"
+        if self._still and due and not every:
+            raise WrongAtSink(f"{due} of {dataset} are due at {sink}, though only files were rewritten")
         return due
 
     def export(self, sink: str, dataset: str, days: Sequence[str]) -> None:
@@ -229,7 +237,8 @@ class World:
         for _ in range(ROUNDS):
             if not self.export_all():
                 break
-        assert not self.export_all(), "after every export something is due again"
+        if self.export_all():
+            raise WrongAtSink("after every export something is due again")
         self._still = True
         found = inspection.rows_in_cache(self.root, MARKED)
         assert found == {place: marks for place, marks in self.account.live.items() if marks}, "the account is wrong"
@@ -237,7 +246,8 @@ class World:
             inspection.verify(self._out(sink), sink, SINKS[sink])
             held = self._look_at(sink)
             for dataset in SINKS[sink]:
-                assert not (wrong := self.account.wrong(dataset, held)), f"{sink}: {wrong}"
+                if wrong := self.account.wrong(dataset, held):
+                    raise WrongAtSink(f"{sink}: {wrong}")
         self._verify_identities()
 
     # --- inside ---------------------------------------------------------------------------------------------------------------
@@ -285,7 +295,8 @@ class World:
     def _look_at(self, sink: str) -> Counter[Mark]:
         """What a sink holds now. What it held before is still there."""
         held = inspection.rows_at(self._out(sink), MARKED)
-        assert not (lost := self.account.lost(held, self._seen[sink])), f"{sink} had {sorted(lost)}, and has them no more"
+        if lost := self.account.lost(held, self._seen[sink]):
+            raise WrongAtSink(f"{sink} had {sorted(lost)}, and has them no more")
         self._seen[sink] = set(held)
         return held
 
@@ -295,8 +306,9 @@ class World:
         held = inspection.values_at(self._out("feed"), MESSAGES, MARKED[MESSAGES], "part_id")
         for mark, identity in self._identities.items():
             moment = self._moments[mark]
-            if MESSAGES not in self.account.broken and self.account.copies(mark) and moment and _midnight(moment) >= cutoff:
-                assert held[mark] == {identity}, f"{mark} was settled as {identity}"
+            provable = MESSAGES not in self.account.broken and moment and _midnight(moment) >= cutoff
+            if provable and self.account.copies(mark) and held[mark] != {identity}:
+                raise WrongAtSink(f"{mark} was settled as {identity}, not {held[mark]}")
 
 
 def _midnight(moment: dt.datetime) -> dt.datetime:
