@@ -65,6 +65,11 @@ class Scene:
         self.clock = directory / "now"
         self._go_on()
 
+    @property
+    def lock(self) -> Path:
+        """Held at the destination by whoever puts or removes an object there."""
+        return self.installation.out(self.sink) / ".lock"
+
     # --- what happens ----------------------------------------------------------------------------------------------------------
 
     def add(self, *numbers: int, source: str = "a") -> None:

@@ -122,10 +122,11 @@ class AnExport:
         wait_for("a process that stops itself", self._stands_still, every=0.005)
         return self
 
-    def told(self, step: Step) -> None:
-        """Wait until it tells a step."""
-        while step not in self.steps:
-            self._hear()
+    def waiting_for(self, lock: Path) -> Self:
+        """Wait until it has opened the file of a lock, which another process has."""
+        process = psutil.Process(self._process.pid)
+        wait_for(f"a process at {lock}", lambda: str(lock) in [file.path for file in process.open_files()], every=0.01)
+        return self
 
     def send(self, number: Signals) -> None:
         """Send it a signal."""

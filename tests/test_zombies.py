@@ -9,7 +9,6 @@ import pytest
 from hypaware_pipeline.export.steps import Step
 from tests.crash_scenes import DAY, HOURS, WAITING, Scene, in_memory
 from tests.faults import AnExport, Fault
-from tests.waiting import wait_for
 
 # Waiting for the ledger's own clock takes its time.
 SHORT_LEASE_SECONDS = 1.0
@@ -104,8 +103,7 @@ def test_what_another_puts_as_soon_as_it_goes_on_stands(place, waiting):
         scene.add(19 * HOURS)
         scene.settle()
         with scene.exporting() as newcomer:
-            out = scene.installation.out(scene.sink)
-            wait_for("the newcomer at the lock", lambda: len(list(out.rglob(".tmp-*"))) == 2, every=0.01)
+            newcomer.waiting_for(scene.lock)
             zombie.send(SIGCONT)
             assert_done(newcomer.ended())
             zombie.ended()
@@ -122,7 +120,7 @@ def test_an_addition_that_appears_when_it_is_no_longer_wanted_is_removed(place):
         scene.take_back()
         scene.settle()
         with scene.exporting() as newcomer:
-            newcomer.told(Step.INTENDED)
+            newcomer.waiting_for(scene.lock)
             zombie.send(SIGCONT)
             assert_done(newcomer.ended())
             zombie.ended()
@@ -138,7 +136,7 @@ def test_what_appears_late_under_a_name_that_is_to_stay_is_found(place):
         scene.purge(15 * HOURS)
         scene.let_leases_expire()
         with scene.exporting() as newcomer:
-            newcomer.told(Step.INTENDED)
+            newcomer.waiting_for(scene.lock)
             zombie.send(SIGCONT)
             assert_done(newcomer.ended())
             zombie.ended()
