@@ -4,19 +4,16 @@ Why of the rows as the dataset has them and not as a file stores them: compactio
 anew, and the row is the same. What it says is the text its JSON columns come to and the values of the others.
 
 Why a column without a value adds nothing: older files lack younger columns, and a row does not change when its table gets one.
-
-Why the process keeps its connection: to make and close one costs more than to hash the few rows of a flush, and there may be
-thousands of such files.
 """
 
 import tempfile
-from functools import cache
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
+from hypaware_pipeline.cache import duck
 from hypaware_pipeline.cache.columns import decode, file_columns, typed
 from hypaware_pipeline.cache.data_file import Habits
 from hypaware_pipeline.cache.row_hash import mix, value_hashes
@@ -39,7 +36,7 @@ def content_hashes(path: Path, dataset: Dataset, wanted: np.ndarray) -> np.ndarr
     hashes = np.zeros(len(wanted), np.uint64)
     with (
         tempfile.TemporaryDirectory(prefix="hypaware-pipeline-") as directory,
-        _database().cursor() as connection,
+        duck.cursor() as connection,
         whole_file(path, dataset, Habits(), copy=Path(directory) / "whole.parquet", connection=connection) as file,
     ):
         columns = file_columns(dataset, file.schema)
@@ -54,11 +51,6 @@ def content_hashes(path: Path, dataset: Dataset, wanted: np.ndarray) -> np.ndarr
                     hashes[position + chosen] = _hashes(raw.take(pa.array(chosen)), dataset, connection)
                 position += raw.num_rows
     return hashes
-
-
-@cache
-def _database() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect()
 
 
 def _hashes(raw: pa.RecordBatch, dataset: Dataset, connection: duckdb.DuckDBPyConnection) -> np.ndarray:

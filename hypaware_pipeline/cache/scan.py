@@ -20,11 +20,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Self, TypeVar
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
-from hypaware_pipeline.cache import spill
+from hypaware_pipeline.cache import duck, spill
 from hypaware_pipeline.cache.batches import compact, take
 from hypaware_pipeline.cache.columns import Decoded, decode, file_columns, finished, typed
 from hypaware_pipeline.cache.data_file import MOST_READ_ROWS, READ_BYTES, DataFile, Habits
@@ -97,7 +96,7 @@ class Scan:
     def __enter__(self) -> Self:
         """Make the private directory."""
         self._directory = self._resources.enter_context(spill.private_directory(self._spill_dir))
-        self._connection = self._resources.enter_context(duckdb.connect())
+        self._connection = self._resources.enter_context(duck.cursor())
         return self
 
     def __exit__(self, *_: object) -> None:
