@@ -301,10 +301,9 @@ class Kept(StrEnum):
     UNREADABLE = "unreadable"
     ACCEPTED = "accepted"
 
-    @property
-    def sentence(self) -> str:
+    def sentence(self, sink: SinkName) -> str:
         """For a person."""
-        return _KEPT[self]
+        return _KEPT[self].format(sink=sink)
 
 
 _KEPT = {
@@ -314,7 +313,8 @@ _KEPT = {
     Kept.FROZEN: "retention reached the day; what the sink holds of it stays",
     Kept.UNPROVEN: (
         "nothing proves that the cache still is the one the rows were exported from (it was reset, restored or compacted several "
-        "times unseen); the copies at the sink stay until `hypaware-pipeline resume SINK --accept-rewind`"
+        "times unseen); the copies at the sink stay, as is right after a reset, until "
+        "`hypaware-pipeline resume {sink} --accept-rewind`"
     ),
     Kept.GONE: "their source is gone from the cache; what the sink holds of it stays",
     Kept.UNREADABLE: "their source cannot be read; what the sink holds of it stays",

@@ -222,6 +222,7 @@ def test_a_plan_says_what_may_leave_the_sink_once_its_loss_was_accepted(run, con
     code, _, err = run("export", "archive", "--config", str(config))
     assert code == 0
     assert "archive/logs: 2 rows of 2026-06-05 that the cache has no more: nothing proves" in err
+    assert "until `hypaware-pipeline resume archive --accept-rewind`" in err
     assert "1 day kept at the sink as exported" in run("plan", "archive", "--config", str(config))[1]
     assert run("resume", "archive", "--accept-rewind", "--yes", "--config", str(config))[0] == 0
     code, out, _ = run("plan", "archive", "--config", str(config))

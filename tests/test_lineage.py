@@ -131,7 +131,7 @@ def test_a_reset_cache_whose_numbers_are_used_again_begins_a_chain_and_a_generat
     assert again.chain != first.chain
     assert again.generation not in ("", FIRST_GENERATION)
     assert again.link == "replaced"
-    assert f"its rows are of a new generation, {again.generation}" in again.note
+    assert f"its rows are of generation {again.generation} now" in again.note
     assert seen.look() == seen.remembered(), "and it goes on from there"
 
 

@@ -123,6 +123,23 @@ def test_another_order_of_days_gives_the_same_bytes(name, tmp_path, sink):
     assert shuffled.objects(sink) == at_once.objects(sink)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("sink", ["archive", pytest.param("feed", marks=pytest.mark.long)])
+def test_exported_ten_times_everything_is_as_it_was_after_the_first(name, tmp_path, sink):
+    """What is unchanged is left where it lies, what was removed is made again, and either is the same, byte for byte."""
+    installation = exported(name, tmp_path, sink=sink)
+    first, chance = installation.objects(sink), random.Random(10)
+    for _ in range(9):
+        for key in chance.sample(sorted(first), len(first) // 2):
+            (installation.out(sink) / key).unlink()
+        for dataset in DATASETS:
+            days = installation.due(sink=sink, dataset=dataset, every=True)
+            chance.shuffle(days)
+            outcomes = installation.export(days, sink=sink, dataset=dataset)
+            assert all(outcome.status == "exported" for outcome in outcomes), outcomes
+        assert installation.objects(sink) == first
+
+
 def test_rows_lie_in_their_utc_day(tmp_path):
     installation = exported("lived", tmp_path, sink="feed")
     rows = {}

@@ -99,7 +99,8 @@ def test_what_vanished_when_a_cache_was_reset_is_said_with_what_happened_and_wha
     assert (logs["unproven_days"], logs["unproven_rows"]) == (2, 5)
     _, out, _ = run("status", "--config", config)
     assert "source 'unknown' of logs, 20" in out
-    assert "5 rows of 2 days that the cache has no more stay at the sink; `hypaware-pipeline resume feed --accept-rewind`" in out
+    assert "5 rows of 2 days that the cache has no more stay at the sink, as is right after a reset. If they are to go, " in out
+    assert "`hypaware-pipeline resume feed --accept-rewind` lets them" in out
 
 
 @pytest.mark.usefixtures("rewound")

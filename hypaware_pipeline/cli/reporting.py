@@ -126,7 +126,7 @@ class Report:
         for (sink, dataset, kept), receipts in self._kept.items():
             rows = counted(sum(receipt.kept_rows for receipt in receipts), "row")
             days = span([receipt.day for receipt in receipts])
-            self.note(f"{sink}/{dataset}: {rows} of {days} that the cache has no more: {kept.sentence}")
+            self.note(f"{sink}/{dataset}: {rows} of {days} that the cache has no more: {kept.sentence(sink)}")
         self._say_failures()
 
     def _table(self) -> Table:

@@ -120,7 +120,8 @@ def _said_of(each: DatasetStatus) -> Iterator[str]:
     if each.unproven:
         yield (
             f": {counted(each.unproven.rows, 'row')} of {counted(each.unproven.days, 'day')} that the cache has no more stay at "
-            f"the sink; `hypaware-pipeline resume {each.sink} --accept-rewind` lets them go"
+            "the sink, as is right after a reset. If they are to go, "
+            f"`hypaware-pipeline resume {each.sink} --accept-rewind` lets them"
         )
     for source, reason in sorted(each.verdict.unreadable.items()):
         yield f": source '{source}' cannot be read: {reason}"

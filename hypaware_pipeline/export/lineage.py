@@ -149,7 +149,7 @@ def _note(how: Link, known: SourceChain | None, found: "SourcePin", generation: 
     """What a person should know of a chain that broke; empty for one that only begins."""
     if known is None:
         return ""
-    new = f"; its rows are of a new generation, {generation}" if generation != known.generation else ""
+    new = f"; its rows are of generation {generation} now" if generation != known.generation else ""
     if how is Link.REWOUND:
         return (
             f"table '{found.table_dir.name}' went back from state {known.sequence_number} to {found.sequence_number}, as if an "
