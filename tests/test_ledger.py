@@ -730,8 +730,11 @@ def test_what_accepting_would_let_go_of_can_be_asked_and_changes_nothing(ledger:
     assert (chains_of(ledger), kept(ledger), quiet(ledger)) == before
 
 
-def accept(ledger: Ledger, dataset: DatasetName | None = None) -> None:
-    ledger.chains.accept(ARCHIVE, ledger.chains.preview(ARCHIVE, dataset))
+CHANGED: dict[DatasetName, Callable[[Day], None]] = {name: lambda _: None for name in (LOGS, TRACES)}
+
+
+def accept(ledger: Ledger, dataset: DatasetName | None = None) -> int:
+    return ledger.chains.accept(ARCHIVE, ledger.chains.preview(ARCHIVE, dataset), now=CHANGED)
 
 
 def test_accepting_takes_the_days_it_is_about_to_the_chains_of_now_and_no_others(ledger: Ledger) -> None:
@@ -769,15 +772,22 @@ def test_nothing_is_accepted_if_more_vanished_than_somebody_was_shown(ledger: Le
     record(ledger, keeping(of_two_sources("2026-05-28"), Kept.UNPROVEN))
     before = chains_of(ledger), kept(ledger)
     with pytest.raises(CursorSuperseded, match="other rows of logs vanished than was said; nothing was accepted"):
-        ledger.chains.accept(ARCHIVE, shown)
+        ledger.chains.accept(ARCHIVE, shown, now=CHANGED)
     assert (chains_of(ledger), kept(ledger)) == before
 
 
 def test_what_vanished_from_a_cache_that_was_replaced_after_the_last_export_is_not_accepted_with_the_rest(ledger: Ledger) -> None:
     with_losses(ledger)
     ledger.chains.move(LOGS, {OTEL: a_chain("c9", version=1, since="2026-06-01T12:00:00.001Z")}, unchanged={})
-    accept(ledger)
+    assert accept(ledger, LOGS) == 0
     assert set(chains_of(ledger).values()) == {"c1"}
+
+
+def test_a_day_that_is_as_it_was_is_accepted_though_its_chain_began_after_its_last_export(ledger: Ledger) -> None:
+    with_losses(ledger)
+    ledger.chains.move(LOGS, {OTEL: a_chain("c9", version=1, since="2026-06-01T12:00:00.001Z")}, unchanged={})
+    assert ledger.chains.accept(ARCHIVE, ledger.chains.preview(ARCHIVE, LOGS), now={LOGS: {DAY: ONE}.get}) == 1
+    assert {place for place, chain in chains_of(ledger).items() if chain == "c9"} == {("archive", DAY, OTEL)}
 
 
 def test_an_export_that_runs_while_a_loss_is_accepted_does_not_undo_it(ledger: Ledger) -> None:
@@ -1092,7 +1102,7 @@ def test_a_write_that_never_gets_its_turn_fails_and_says_so(ledger: Ledger, data
             lambda: ledger.move_first_day(DAY),
             lambda: ledger.sink_start(ARCHIVE, DAY),
             lambda: ledger.chains.move(LOGS, {OTEL: a_chain()}, unchanged={}),
-            lambda: ledger.chains.accept(ARCHIVE, {LOGS: Unproven(days=1, rows=1)}),
+            lambda: ledger.chains.accept(ARCHIVE, {LOGS: Unproven(days=1, rows=1)}, now=CHANGED),
             lambda: ledger.intents.open(ARCHIVE, LOGS, DAY, "b1", []),
         ]
         for write in writes:

@@ -140,6 +140,17 @@ def test_accepting_lets_nothing_go_that_no_export_said_had_vanished(
     assert (tmp_path / "home/out/feed/logs/day=2026-06-06/unknown.jsonl.gz").exists()
 
 
+@pytest.mark.usefixtures("rewound")
+def test_what_vanished_can_be_accepted_after_the_ledger_was_rebuilt(run: ACommandLine, config: str, tmp_path: Path) -> None:
+    for path in (tmp_path / "home/hypaware-pipeline.state").glob("ledger.db*"):
+        path.unlink()
+    assert run("ledger", "rebuild", "--yes", "--config", config)[0] == 0
+    _, out, _ = run("resume", "feed", "--accept-rewind", "--yes", "--config", config)
+    assert "feed: 2 days will be exported without what vanished" in out
+    assert run("export", "--config", config)[0] == 0
+    assert len(list((tmp_path / "home/out/feed/logs").glob("day=*/*.jsonl.gz"))) == 1
+
+
 # --- leases --------------------------------------------------------------------------------------------------------------------
 
 

@@ -13,8 +13,10 @@ import typer
 from hypaware_pipeline.cli.agenda import Selection
 from hypaware_pipeline.config import find_config_path
 from hypaware_pipeline.export.installation import Installation
+from hypaware_pipeline.export.lineage import fingerprints
 from hypaware_pipeline.export.outlook import counted
 from hypaware_pipeline.ledger import Ledger
+from hypaware_pipeline.ledger.chains import Unproven
 from hypaware_pipeline.ledger.retries import Released
 from hypaware_pipeline.model import DatasetName, SinkName
 
@@ -42,7 +44,7 @@ def resume_command(
     installation, name = _of(config, sink, env)
     of_dataset = None if dataset is None else DatasetName(dataset)
     with installation.open_ledger() as ledger:
-        if accept_rewind and not _accepted(ledger, name, of_dataset, yes=yes):
+        if accept_rewind and not _accepted(installation, ledger, name, of_dataset, yes=yes):
             return 1
         released = ledger.retries.resume(name, of_dataset)
     typer.echo(f"{name}: {'; '.join(_said(released, name))}")
@@ -56,7 +58,7 @@ def _of(config: Path | None, sink: str, env: Mapping[str, str]) -> tuple[Install
     return installation, name
 
 
-def _accepted(ledger: Ledger, sink: SinkName, dataset: DatasetName | None, *, yes: bool) -> bool:
+def _accepted(installation: Installation, ledger: Ledger, sink: SinkName, dataset: DatasetName | None, *, yes: bool) -> bool:
     """Let go of what vanished, if somebody says so; whether there is nothing left to say."""
     found = ledger.chains.preview(sink, dataset)
     for name, each in found.items():
@@ -71,10 +73,21 @@ def _accepted(ledger: Ledger, sink: SinkName, dataset: DatasetName | None, *, ye
         typer.echo("nothing was changed; `--yes` accepts without asking", err=True)
         return False
     else:
-        ledger.chains.accept(sink, found)
-        days = sum(each.days for each in found.values())
-        typer.echo(f"{sink}: {counted(days, 'day')} will be exported without what vanished")
+        _accept(installation, ledger, sink, found)
     return True
+
+
+def _accept(installation: Installation, ledger: Ledger, sink: SinkName, found: Mapping[DatasetName, Unproven]) -> None:
+    cache = installation.cache()
+    now = {name: fingerprints(cache, ledger, name, now=installation.clock()) for name in found}
+    accepted = ledger.chains.accept(sink, found, now=now)
+    if accepted:
+        typer.echo(f"{sink}: {counted(accepted, 'day')} will be exported without what vanished")
+    if others := sum(each.days for each in found.values()) - accepted:
+        typer.echo(
+            f"{sink}: {counted(others, 'day')} changed since, in a cache that was replaced once more; export to the sink, then "
+            "see again what vanished"
+        )
 
 
 def _agreed() -> bool:

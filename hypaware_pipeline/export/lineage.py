@@ -14,7 +14,7 @@ counted, every break of a chain would begin another generation, and with it anot
 """
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -78,6 +78,16 @@ def join(cache: "Cache", ledger: Ledger, dataset: DatasetName, *, now: dt.dateti
     followed = follow(cache, ledger, dataset, now=now)
     chains = {source: each.chain for source, each in followed.chains.items()}
     ledger.chains.join(dataset, chains, unchanged=_unchanged(followed.pin))
+
+
+def fingerprints(cache: "Cache", ledger: Ledger, dataset: DatasetName, *, now: dt.datetime) -> Callable[[Day], Fingerprint]:
+    """What tells the fingerprint of any day of a dataset, on the chains that are remembered from here on.
+
+    Raises:
+        CacheError, CursorSuperseded, LedgerError: as for `follow`.
+    """
+    pin = follow(cache, ledger, dataset, now=now).pin
+    return lambda day: pin.summary(day).fingerprint
 
 
 def _unchanged(pin: "DatasetPin") -> Mapping[Day, Fingerprint]:

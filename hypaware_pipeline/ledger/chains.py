@@ -9,13 +9,13 @@ chain did not touch them. A day with rows that the cache does not have stays on 
 Why retention's cut-off never goes down: a cache that was restored has an older one, and what retention once removed stays
 removed by it.
 
-Why only days of which an export said what vanished can be accepted, and only on the chain by which it was said: whoever accepts
-was shown that, and what goes may be nowhere else. A day that no export came to yet may have lost anything.
+Why only days of which an export said what vanished can be accepted, and only if they lost nothing since: whoever accepts was
+shown that, and what goes may be nowhere else. A day that no export came to yet may have lost anything.
 
 Why accepting makes a new version of each receipt it touches: an export that runs meanwhile judged by what was not accepted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -136,14 +136,29 @@ class Chains:
         with self._in.reading() as connection:
             return _vanished(connection, _of(sink, dataset))
 
-    def accept(self, sink: SinkName, shown: Mapping[DatasetName, Unproven]) -> None:
+    def accept(
+        self,
+        sink: SinkName,
+        shown: Mapping[DatasetName, Unproven],
+        *,
+        now: Mapping[DatasetName, Callable[[Day], Fingerprint | None]],
+    ) -> int:
         """Accept what `preview` gave: these days count as exported from the cache that they were compared with last.
 
         What vanished may go then, and they are due at once.
 
+        Args:
+            sink: Which sink.
+            shown: What somebody saw before they accepted.
+            now: Tells what a day of each of these datasets is in the cache.
+
+        Returns how many days were accepted. The others lost more since they were compared, as far as anybody knows; the next
+        export says what.
+
         Raises:
             CursorSuperseded: other rows than those that were shown vanished by now. Nothing was accepted.
         """
+        accepted = 0
         with self._in.writing() as connection:
             for name, each in shown.items():
                 of = _of(sink, name)
@@ -152,9 +167,10 @@ class Chains:
                         f"ledger {self._in.place}: an export to {sink} found meanwhile that other rows of {name} vanished "
                         "than was said; nothing was accepted. Look at it again"
                     )
-                _bring_unproven(connection, of)
+                accepted += _bring_unproven(connection, of, now[name])
                 values = {"kept": Kept.ACCEPTED.value, "version": forget_plan(connection, sink, name)}
                 connection.execute(tables.receipts.update().where(_unproven(of)).values(values))
+        return accepted
 
 
 def _standing(connection: sa.Connection, dataset: DatasetName) -> dict[SourceName, SourceChain]:
@@ -198,15 +214,18 @@ def _bring_along(
         connection.execute(update.values(chain=sa.bindparam("to_chain")), places)
 
 
-def _bring_unproven(connection: sa.Connection, of: Mapping[str, str]) -> None:
-    """Bring what was exported of unproven days to the chain on which its source is now, if the day was judged by that one."""
+def _bring_unproven(connection: sa.Connection, of: Mapping[str, str], now: Callable[[Day], Fingerprint | None]) -> int:
+    """Bring unproven days to the chains of now, if they were compared with these or are as they were then; returns how many."""
     c, chains, receipts = tables.row_sets.c, tables.source_chains.c, tables.receipts.c
-    now = sa.select(chains.chain).where(chains.dataset == c.dataset, chains.source == c.source).scalar_subquery()
-    day = sa.and_(receipts.sink == c.sink, receipts.dataset == c.dataset, receipts.day == c.day)
-    source = sa.and_(chains.dataset == c.dataset, chains.source == c.source, chains.since <= receipts.exported_at)
-    judged = sa.exists().where(day, source, _unproven(of))
-    update = tables.row_sets.update().where(matches(tables.row_sets, of), c.kind == EXPORTED, judged)
-    connection.execute(update.values(chain=now))
+    begun = max((chain.since for chain in _standing(connection, DatasetName(of["dataset"])).values()), default="")
+    query = sa.select(receipts.day, receipts.fingerprint, receipts.exported_at).where(_unproven(of))
+    days = [day for day, fingerprint, exported_at in connection.execute(query) if now(day) == fingerprint or begun <= exported_at]
+    chain = sa.select(chains.chain).where(chains.dataset == c.dataset, chains.source == c.source).scalar_subquery()
+    which = (matches(tables.row_sets, of), c.kind == EXPORTED, c.day == sa.bindparam("on_day"), chain.is_not(None))
+    if days:
+        update = tables.row_sets.update().where(*which).values(chain=chain)
+        connection.execute(update, [{"on_day": day} for day in days])
+    return len(days)
 
 
 def _vanished(connection: sa.Connection, of: Mapping[str, str]) -> dict[DatasetName, Unproven]:
