@@ -23,7 +23,7 @@ PLACES = [(LOGS, "a"), (LOGS, "b"), (LOGS, OLD), (MESSAGES, "claude"), (MESSAGES
 _DATASETS = [LOGS, MESSAGES]
 _EXPORTS = [(sink, dataset) for sink, datasets in SINKS.items() for dataset in datasets]
 
-STEPS = 12
+STEPS = 10
 """Of an example, at most. Longer ones find no more in the same time."""
 
 # Most of the time would go into making and removing files; where there is a file system in memory, they lie there.
