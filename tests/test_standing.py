@@ -72,7 +72,7 @@ def test_objects_that_no_receipt_names_halt_the_day_instead_of_being_doubled(cac
     before = added.objects()
     (outcome,) = taking_over(added).export()
     assert outcome.status == "failed"
-    assert f"{PLACE}/unknown.6-7.jsonl.gz and 1 more lies where objects of this sink do" in outcome.error
+    assert f"{ADDED} lies where objects of this sink do" in outcome.error
     assert "ledger rebuild feed" in outcome.error
     assert added.objects() == before
     receipt.write_text(document)

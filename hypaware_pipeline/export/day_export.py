@@ -128,6 +128,7 @@ class DayExport:
         while True:
             situation = partial(situations.of, day, there, broken=tuple(broken), spoiled=standing.spoiled, repair=repair)
             work = reconcile(situation(), name)
+            standing.ensure_accounted(self.sink, day, replaced=[write.key for write in work.writes])
             self._note(summary, work, standing)
             delivery = Delivery(
                 self.opened,

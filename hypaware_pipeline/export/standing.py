@@ -8,8 +8,9 @@ Why a damaged receipt does not count where the ledger has one: the ledger is the
 Why a receipt of another sink counts where there is none of this one: the directory is claimed by one sink, so that the other is
 what this one was called before. Its objects are replaced, added to and removed as one's own.
 
-Why an object that nobody names halts the day: it may hold rows that are about to be written, under another name, and nobody could
-tell afterwards. Only what looks like an object of this sink is meant; what else lies there is none of its business.
+Why an object that nobody names halts the day unless it is replaced: it may hold rows that are about to be written, under another
+name, and nobody could tell afterwards. Only what looks like an object of this sink is meant; what else lies there is none of its
+business.
 
 Why objects are read where an export was cut off: it may have replaced, added and removed some of them and not others, and no
 receipt says which. Each is told by its content: it is what a receipt says, or what that export said before it put it. A unit that
@@ -50,6 +51,7 @@ class Standing:
         inherited: Keys of receipts of a former name, to be removed once there is one of today's.
         keys: Of all objects of the day, also of those that were removed from there.
         unfinished: Whether there was an export of the day that no receipt ended.
+        strays: What looks like an object of the sink and is named by nobody.
     """
 
     receipt: Receipt | None
@@ -59,6 +61,22 @@ class Standing:
     inherited: Collection[str]
     keys: frozenset[str]
     unfinished: bool
+    strays: frozenset[str]
+
+    def ensure_accounted(self, sink: ConfiguredSink, day: Day, *, replaced: Collection[str]) -> None:
+        """See that nothing that nobody names stays beside what is about to be written; what that replaces does not.
+
+        Raises:
+            SinkHalted: something would.
+        """
+        strays = sorted(self.strays.difference(replaced))
+        if strays:
+            more = f" and {len(strays) - 1} more" if len(strays) > 1 else ""
+            raise SinkHalted(
+                f"{day}: {sink.uri(strays[0])}{more} lies where objects of this sink do, and no receipt names it: the receipt "
+                "was removed, or the ledger is older than the destination. What it holds may be what is about to be written. Run "
+                f"`hypaware-pipeline ledger rebuild {sink.name}` if there are receipts, else move it away"
+            )
 
     def is_spoiled(self, file: ExportedFile) -> bool:
         """Whether an object is as it stands, and spoiled; one that was put anew is not."""
@@ -96,7 +114,7 @@ def look(
         unfinished: What was left unfinished before.
 
     Raises:
-        SinkHalted: something lies there that cannot be accounted for.
+        ReceiptDamaged: what says so cannot be believed.
         SinkError: the destination's answer to a failure.
     """
     known = recorded.receipt if recorded is not None and recorded.receipt.destination == sink.destination else None
@@ -105,7 +123,6 @@ def look(
     if known is not None and (lying is None or lying.exported_at <= known.exported_at):
         lying = known
     named = frozenset(_files(lying))
-    _ensure_accounted(sink, dataset, day, sizes, {*unfinished.keys, *named})
     found = lying
     there: Mapping[str, str] = {}
     if unfinished.keys:
@@ -116,7 +133,16 @@ def look(
     )
     same_kind = found is not None and found.destination == sink.destination
     keys = named | frozenset(unfinished.keys)
-    return Standing(found, known is not None and found is known, same_kind, spoiled, inherited, keys, bool(unfinished.keys))
+    return Standing(
+        receipt=found,
+        recorded=known is not None and found is known,
+        same_kind=same_kind,
+        spoiled=spoiled,
+        inherited=inherited,
+        keys=keys,
+        unfinished=bool(unfinished.keys),
+        strays=frozenset(key for key in sizes if sink.writer.is_object(key) and key not in keys),
+    )
 
 
 def _files(receipt: Receipt | None) -> dict[str, ExportedFile]:
@@ -189,16 +215,3 @@ def _lying(
     found = [receipt for receipt in map(sink.writer.read_receipt, others) if receipt is not None] if needed else []
     last = max(found, key=lambda receipt: receipt.exported_at, default=None)
     return (None if last is None else replace(last, sink=sink.name)), others
-
-
-def _ensure_accounted(
-    sink: ConfiguredSink, dataset: DatasetName, day: Day, sizes: Mapping[str, int], named: Collection[str]
-) -> None:
-    strays = sorted(key for key in sizes if sink.writer.is_object(key) and key not in named)
-    if strays:
-        more = f" and {len(strays) - 1} more" if len(strays) > 1 else ""
-        raise SinkHalted(
-            f"{dataset} {day}: {sink.uri(strays[0])}{more} lies where objects of this sink do, and no receipt names it: the "
-            "receipt was removed, or the ledger is older than the destination. What it holds may be what is about to be written. "
-            f"Run `hypaware-pipeline ledger rebuild {sink.name}` if there are receipts, else move it away"
-        )
