@@ -142,16 +142,21 @@ def test_days_that_a_run_in_progress_covers_are_not_asked_for_and_keep_their_tur
         assert sorted(entry.attempt for entry in ledger.retries.queue(FEED).values()) == [0, 0, 0, 1, 1]
 
 
-def test_an_evaluation_is_bounded_in_days_and_in_runs_and_the_next_goes_on(installation, instance, monkeypatch):
-    monkeypatch.setattr(requeue, "DAYS_PER_EVALUATION", 3)
-    monkeypatch.setattr(requeue, "RUNS_PER_EVALUATION", 1)
+@pytest.mark.parametrize(
+    ("days", "runs", "first", "then"),
+    [
+        (4, 1, [(FIVE[3], FIVE[4], [LOGS])], [(FIVE[0], FIVE[1], [LOGS])]),
+        (3, 2, [(FIVE[3], FIVE[4], [LOGS]), (FIVE[1], FIVE[1], [LOGS])], [(FIVE[0], FIVE[0], [LOGS])]),
+    ],
+)
+def test_an_evaluation_is_bounded_in_days_and_in_runs_and_the_next_goes_on(
+    installation, instance, monkeypatch, days, runs, first, then
+):
+    monkeypatch.setattr(requeue, "DAYS_PER_EVALUATION", days)
+    monkeypatch.setattr(requeue, "RUNS_PER_EVALUATION", runs)
     give_back(installation, FIVE[0], FIVE[1], FIVE[3], FIVE[4])
     later(installation)
-    assert [asked(sensor(installation, instance)) for _ in range(3)] == [
-        [(FIVE[3], FIVE[4], [LOGS])],
-        [(FIVE[0], FIVE[1], [LOGS])],
-        [],
-    ]
+    assert [asked(sensor(installation, instance)) for _ in range(3)] == [first, then, []]
 
 
 def test_undated_rows_are_asked_for_with_the_first_partition(installation, instance):
