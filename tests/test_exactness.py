@@ -248,6 +248,21 @@ def test_what_retention_took_from_a_source_before_it_was_migrated_stays(cache, i
     assert_nothing_is_due(installation)
 
 
+def test_two_days_that_wait_for_the_same_undated_object_do_not_ask_for_each_other_for_ever(cache, installation):
+    cache.with_rows("logs", logs(1, 2, day="2026-06-20") + logs(3, day="2026-06-21"))
+    installation.export()
+    mishaps.wipe(cache.root)
+    begin_anew(cache).with_rows("logs", logs(1, day="2026-06-20"))
+    cache.with_rows("logs", logs(3, day="2026-06-21"), sequence=[3])
+    installation.export()
+    installation.now = dt.datetime(2026, 6, 21, 12, tzinfo=dt.UTC)
+    cache.with_rows("logs", logs(4, day="2026-06-20") + logs(5, day="2026-06-21"))
+    for _ in range(3):
+        installation.export()
+    assert_nothing_is_due(installation)
+    assert numbered(installation) == [1, 2, 3, 4, 5]
+
+
 def test_an_undated_row_goes_to_its_day_when_that_comes(cache, installation):
     cache.with_rows("logs", [*logs(0, timestamp=None), *logs(1, 2, day="2026-06-12")])
     installation.export()

@@ -96,10 +96,11 @@ class DayExport:
         noted = self._noted(summary)
         if standing.receipt is None and not (receipt.files or receipt.set_aside or receipt.elsewhere_rows or noted):
             return self._outcome(summary, None, work, standing, started)
-        if recorded is not None and standing.recorded and not noted and _says_the_same(receipt, standing.receipt):
+        as_it_was = recorded is not None and standing.recorded and _says_the_same(receipt, recorded.receipt)
+        if recorded is not None and as_it_was and not noted:
             self.ledger.found_so(recorded)
             return self._outcome(summary, standing.receipt, work, standing, started)
-        self._confirm(receipt, recorded, standing, {*noted, *standing.keys})
+        self._confirm(receipt, recorded, standing, {*noted, *standing.keys}, as_it_was=as_it_was)
         self.sink.writer.remove(sorted(standing.inherited), fence=self.opened.ensure_may_write)
         return self._outcome(summary, receipt, work, standing, started)
 
@@ -205,7 +206,9 @@ class DayExport:
             )
         return receipt
 
-    def _confirm(self, receipt: Receipt, recorded: Recorded | None, standing: Standing, left: Collection[str]) -> None:
+    def _confirm(
+        self, receipt: Receipt, recorded: Recorded | None, standing: Standing, left: Collection[str], *, as_it_was: bool
+    ) -> None:
         """Remove what the new receipt does not name of what is `left` from before, put the receipt, read it again, record it.
 
         A removal that a crash cuts off is repeated, because the day is still due. The receipt is the last object written.
@@ -221,7 +224,7 @@ class DayExport:
         self._ensure_put(receipt)
         if standing.unfinished:
             self._ensure_as_found(receipt, standing)
-        self.ledger.record(receipt, replaces=recorded)
+        self.ledger.record(receipt, replaces=recorded, as_it_was=as_it_was)
         self.opened.reached(Step.RECORDED)
 
     def _ensure_put(self, receipt: Receipt) -> None:
@@ -288,11 +291,11 @@ def _together(aside: Iterable[SetAside]) -> tuple[SetAside, ...]:
     return tuple(replace(unit, row_set=pack(Rows.together(rows))) for unit, rows in sets.items())
 
 
-def _says_the_same(receipt: Receipt, standing: Receipt | None) -> bool:
+def _says_the_same(receipt: Receipt, standing: Receipt) -> bool:
     """Whether recording a receipt would change nothing but its time."""
 
     def said(each: Receipt) -> tuple[object, ...]:
         files = [(file.key, file.sha256, file.row_set) for file in each.files]
         return each.fingerprint, each.rows, each.kept, each.kept_rows, each.elsewhere_rows, files, each.set_aside, each.unreadable
 
-    return standing is not None and said(receipt) == said(standing)
+    return said(receipt) == said(standing)

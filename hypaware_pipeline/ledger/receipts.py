@@ -6,7 +6,7 @@ and each judged it by what it found. The one that comes second has judged by wha
 Why a version is the revision of the plan at which the receipt was recorded: that only ever grows, so that a receipt that was
 removed and recorded again is never taken for the one that was there before.
 
-Why a receipt that an export found to be right gets the revision of now without making another: it was judged by all that other
+Why a receipt that says what the one before said gets the revision of now without making another: it was judged by all that other
 days had recorded. With a revision of its own, two days that each wait for something else would ask for each other for ever.
 """
 
@@ -67,12 +67,13 @@ class Receipts:
     def __init__(self, transactions: Transactions) -> None:
         self._in = transactions
 
-    def record(self, receipt: Receipt, *, replaces: Recorded | None = None) -> None:
+    def record(self, receipt: Receipt, *, replaces: Recorded | None = None, as_it_was: bool = False) -> None:
         """Confirm an export: the receipt replaces the one its (sink, dataset, day) had, and what was intended is done.
 
         Args:
             receipt: What was exported.
             replaces: What `recorded` gave when the export began; None if it gave None.
+            as_it_was: Whether it says what that says, and only the objects were written again.
 
         Raises:
             CursorSuperseded: something else is recorded of the day by now. Nothing was written.
@@ -92,7 +93,7 @@ class Receipts:
         }
         with self._in.writing() as connection:
             self._ensure_standing(connection, key, replaces)
-            version = forget_plan(connection, receipt.sink, receipt.dataset)
+            version = (revision_of if as_it_was else forget_plan)(connection, receipt.sink, receipt.dataset)
             upsert(connection, tables.receipts, key, {**values, "version": version})
             for table in (tables.row_sets, tables.intents, tables.expected_objects, tables.failures):
                 connection.execute(table.delete().where(matches(table, key)))
