@@ -20,6 +20,8 @@ from hypaware_pipeline.row_sets import Rows, pack, unpack
 from tests.model.machine import STEPS, Machine
 from tests.model.world import WrongAtSink
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = 300
 """At most; by the usual examples each is found within 30."""
 
@@ -121,7 +123,7 @@ def _of_source(situation, source):
         no_generations,
         shrinking_without_a_chain,
         one_row_set_per_source,
-        pytest.param(files_as_fingerprint, marks=pytest.mark.long),
+        files_as_fingerprint,
     ],
 )
 def test_the_machine_finds(bug, monkeypatch):
