@@ -276,6 +276,21 @@ def test_an_undated_row_goes_to_its_day_when_that_comes(cache, installation):
     assert len(names(installation, "2026-06-12")) == 1
 
 
+def test_a_row_that_reached_its_day_leaves_the_undated_ones_though_the_cache_was_reset_in_between(cache, installation):
+    """It stayed in both objects for good: nothing proved that it was not lost."""
+    cache.with_day("2026-06-20", rows=2)
+    installation.export()
+    installation.now = installation.now.replace(day=20)
+    installation.export(["2026-06-20"])
+    mishaps.wipe(cache.root)
+    CacheWriter(cache.root).append("logs", "unknown", [a_log("2026-06-20", 900)])
+    for _ in range(2):
+        installation.export()
+    assert sum(installation.rows().values()) == 3
+    assert max(installation.rows().values()) == 1
+    assert installation.due() == []
+
+
 def test_an_undated_row_whose_day_is_exported_later_stays_where_it_is_until_then(cache, installation):
     cache.with_rows("logs", logs(1, day="2026-06-12"))
     installation.export()
@@ -324,6 +339,21 @@ def test_what_is_purged_leaves_the_sink_a_quarter_of_an_hour_later(cache, instal
 
     assert numbered(installation) == [0, 2]
     assert_nothing_is_due(installation)
+
+
+def test_what_is_purged_leaves_the_sink_though_the_table_is_compacted_before_every_look(cache, installation):
+    """HypAware compacts every hour. Where that fell shortly before an hourly tick, a purge waited for ever."""
+    cache.with_day(DAY, rows=3).with_day(DAY, rows=1, serviceName="secret")
+    installation.export()
+    cache.writer.delete("logs", "unknown", pc.field("serviceName") == "secret")
+    for _ in range(3):
+        cache.clock.moment += dt.timedelta(hours=1)
+        cache.writer.compact("logs", "unknown")
+        installation.now = cache.clock.moment + dt.timedelta(minutes=10)
+        installation.export()
+    assert not [row for row in installation.rows() if "secret" in row]
+    assert sum(installation.rows().values()) == 3
+    assert installation.due() == []
 
 
 def test_new_rows_of_a_day_that_waits_for_a_deletion_to_settle_are_exported_at_once(cache, installation):

@@ -13,6 +13,9 @@ and only an export looks at it and removes it.
 Why a day that failed is due although it is as it was exported last: somebody asked for it (a backfill, `--all`), and was told
 that it is tried again.
 
+Why a day whose rows are missing settles by itself, too: HypAware compacts its tables every hour, which counts as a removal since
+nothing tells what it left out. A purge would otherwise wait for an hour in which that happens at another time.
+
 Why a changed sink makes days due: a receipt speaks of the destination it was written for. Another place, format or codec is
 another copy, and nothing of it exists yet. Such days are *stale*; days whose rows changed in the cache *drifted*. The two are
 told apart wherever days are counted, since a person who changed a config by mistake can take back the one and not the other.
@@ -100,6 +103,7 @@ class Standing:
     bytes: int = 0
     kept: Kept = Kept.NOTHING
     version: int = 0
+    exported_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +228,15 @@ def _judge_kept(summary: PartitionSummary, standing: Standing, moment: _Moment) 
     if standing.kept is Kept.MOVING:
         return Reason.SETTLED if moment.newest > standing.version else Reason.FROZEN
     if standing.kept is Kept.SETTLING:
-        settled = summary.removed_at is None or moment.now - summary.removed_at >= REMOVAL_SETTLES_AFTER
-        return Reason.SETTLED if settled else Reason.SETTLING
+        since = dt.datetime.fromisoformat(standing.exported_at) if standing.exported_at else moment.now
+        quiet = summary.removed_at is None or has_settled(summary.removed_at, moment.now)
+        return Reason.SETTLED if quiet or has_settled(since, moment.now) else Reason.SETTLING
     return Reason.UNCHANGED if standing.kept is Kept.NOTHING else Reason.FROZEN
+
+
+def has_settled(since: dt.datetime, now: dt.datetime) -> bool:
+    """Whether what was seen then lies far enough back to be no part of a retention pass that still goes on."""
+    return now - since >= REMOVAL_SETTLES_AFTER
 
 
 def partition_of(day: Day, first_day: Day) -> Day:

@@ -96,6 +96,7 @@ class Situation:
         held_elsewhere: Rows of the day in files of other days that stay.
         moved: Where rows are that left the day.
         spoiled: Objects that do not lie at the destination as they were put.
+        waited: Whether the very same rows were missing for a while, whatever befell their tables since.
         repair: Whether to write again what has not changed.
     """
 
@@ -108,6 +109,7 @@ class Situation:
     held_elsewhere: Sequence[Rows] = ()
     moved: Whereabouts = field(default_factory=Whereabouts)
     spoiled: Collection[str] = ()
+    waited: bool = False
     repair: bool = False
 
 
@@ -264,18 +266,19 @@ class _Reconciliation:
             return Kept.UNREADABLE
         lost = self._held[unit].without(self._in_cache.get(generation, Rows.none()))
         state = self._situation.sources.get(source)
+        arrived = _union_mask(self._situation.moved.exported, lost)
         if state is None:
-            return self._judge_gone(unit, lost)
+            return self._judge_gone(unit, Rows(lost.keys[~arrived], lost.tokens[~arrived]))
         moved = _union_mask(self._situation.moved.cached, lost)
-        vanished = Rows(lost.keys[~moved], lost.tokens[~moved])
+        left = ~(moved | arrived)
+        vanished = Rows(lost.keys[left], lost.tokens[left])
         if len(vanished):
             if state.retires(raw_days_of(vanished.tokens)).any():
                 return Kept.FROZEN
             if any(file.chain != state.chain for file in self._files[unit]):
                 return Kept.UNPROVEN
-            if not state.settled:
+            if not (state.settled or self._situation.waited):
                 return Kept.SETTLING
-        arrived = _union_mask(self._situation.moved.exported, lost)
         return Kept.MOVING if (moved & ~arrived).any() else Kept.NOTHING
 
     def _judge_gone(self, unit: Unit, lost: Rows) -> Kept:

@@ -15,9 +15,9 @@ from functools import partial
 import numpy as np
 
 from hypaware_pipeline.export.lineage import Followed
-from hypaware_pipeline.export.plan import REMOVAL_SETTLES_AFTER
+from hypaware_pipeline.export.plan import has_settled
 from hypaware_pipeline.export.reconcile import Situation, SourceState, Whereabouts, reconcile
-from hypaware_pipeline.model import UNDATED, Day, Part, Receipt, SourceName, date_of, day_of
+from hypaware_pipeline.model import UNDATED, Day, Kept, Part, Receipt, SourceName, date_of, day_of
 from hypaware_pipeline.row_sets import NO_DAY, Rows, raw_days_of, unpack
 
 _EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
@@ -74,13 +74,23 @@ class Situations:
             unreadable=unreadable,
             migrated=pin.migrated,
             standing=standing,
+            waited=standing is not None and self._has_waited(day, standing),
         )
 
     def _state(self, source: SourceName) -> SourceState:
         chain = self.followed.chains[source]
         removed_at = self.followed.pin.source_pin(source).removed_at
-        settled = removed_at is None or self.now - removed_at >= REMOVAL_SETTLES_AFTER
+        settled = removed_at is None or has_settled(removed_at, self.now)
         return SourceState(chain.chain, chain.generation, chain.cutoff_ms, settled)
+
+    def _has_waited(self, day: Day, standing: Receipt) -> bool:
+        """Whether the day is as it was when its receipt said that rows are missing, a while ago."""
+        unchanged = standing.fingerprint == self.followed.pin.summary(day).fingerprint
+        return (
+            unchanged
+            and standing.kept is Kept.SETTLING
+            and has_settled(dt.datetime.fromisoformat(standing.exported_at), self.now)
+        )
 
     def _moved(self, day: Day, standing: Receipt | None) -> Whereabouts:
         """Where rows are that the sink has under this day and that belong to another now."""

@@ -108,7 +108,9 @@ def _explained(dataset: DatasetName, error: Exception) -> str:
 def _standing(ledger: Ledger, sink: SinkName) -> dict[DatasetName, dict[Day, Standing]]:
     found: dict[DatasetName, dict[Day, Standing]] = {}
     for (dataset, day), key in ledger.fingerprints(sink).items():
-        standing = Standing(key.fingerprint, key.destination, key.rows, key.exported_rows, key.bytes, key.kept, key.version)
+        standing = Standing(
+            key.fingerprint, key.destination, key.rows, key.exported_rows, key.bytes, key.kept, key.version, key.exported_at
+        )
         found.setdefault(dataset, {})[day] = standing
     return found
 
