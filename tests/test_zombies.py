@@ -102,7 +102,7 @@ def test_what_another_puts_as_soon_as_it_goes_on_stands(place, waiting):
         zombie.stopped()
         scene.add(19 * HOURS)
         scene.settle()
-        with scene.exporting() as newcomer:
+        with scene.exporting(wait_seconds=LONGER_SECONDS) as newcomer:  # the other takes the lease again, too
             newcomer.waiting_for(scene.lock)
             zombie.send(SIGCONT)
             assert_done(newcomer.ended())
@@ -119,7 +119,7 @@ def test_an_addition_that_appears_when_it_is_no_longer_wanted_is_removed(place):
         zombie.stopped()
         scene.take_back()
         scene.settle()
-        with scene.exporting() as newcomer:
+        with scene.exporting(wait_seconds=LONGER_SECONDS) as newcomer:  # the other takes the lease again, too
             newcomer.waiting_for(scene.lock)
             zombie.send(SIGCONT)
             assert_done(newcomer.ended())
@@ -135,7 +135,7 @@ def test_what_appears_late_under_a_name_that_is_to_stay_is_found(place):
         zombie.stopped()
         scene.purge(15 * HOURS)
         scene.let_leases_expire()
-        with scene.exporting() as newcomer:
+        with scene.exporting(wait_seconds=LONGER_SECONDS) as newcomer:  # the other takes the lease again, too
             newcomer.waiting_for(scene.lock)
             zombie.send(SIGCONT)
             assert_done(newcomer.ended())
