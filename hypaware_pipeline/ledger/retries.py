@@ -128,7 +128,7 @@ class Retries:
         return {(entry.dataset, entry.day): _as_of(entry, now) for entry in entries}
 
     def due(self, sink: SinkName) -> list[Retry]:
-        """Those to ask for now, in the order of `queue`."""
+        """Those whose time has come, in the order of `queue`."""
         now = self._in.now()
         return [
             entry

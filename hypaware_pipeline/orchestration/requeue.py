@@ -84,7 +84,7 @@ def paused_text(assets: SinkAssets, since: str) -> str:
 
 
 def _claimed(instance: dg.DagsterInstance, ledger: Ledger, assets: SinkAssets, names: Names) -> list[WantedRange]:
-    """The ranges to ask for now. Their days are claimed."""
+    """The ranges whose time has come. Their days are claimed."""
     last_partition(assets.partitions)  # there is one at least
     keys = partition_keys(assets)
     chosen = _askable(instance, ledger.retries.due(assets.sink.name), assets, names, keys)[:DAYS_PER_EVALUATION]
@@ -110,7 +110,7 @@ def _askable(
 
 
 def _waiting(ledger: Ledger, assets: SinkAssets) -> str:
-    """Why there is nothing to ask for now."""
+    """Why nothing is asked for."""
     queue = list(ledger.retries.queue(assets.sink.name).values())
     given_up = stalls(queue)
     turns = [max(entry.due_at, entry.requested_until or "") for entry in queue if not entry.given_up]
