@@ -23,7 +23,7 @@ from tests.model.world import WrongAtSink
 pytestmark = pytest.mark.long
 
 EXAMPLES = 300
-"""At most; by the usual examples each is found within 30."""
+"""At most; most are found within 40, the rarest was found within 130."""
 
 
 def a_maximum_as_cursor(monkeypatch):
@@ -116,14 +116,18 @@ def _of_source(situation, source):
     return replace(situation, rows=rows, standing=standing)
 
 
+def _long(bug):
+    return pytest.param(bug, marks=pytest.mark.long)
+
+
 @pytest.mark.parametrize(
     "bug",
     [
         a_maximum_as_cursor,
-        no_generations,
         shrinking_without_a_chain,
-        one_row_set_per_source,
-        files_as_fingerprint,
+        _long(no_generations),
+        _long(files_as_fingerprint),
+        _long(one_row_set_per_source),
     ],
 )
 def test_the_machine_finds(bug, monkeypatch):
