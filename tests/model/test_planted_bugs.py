@@ -116,18 +116,14 @@ def _of_source(situation, source):
     return replace(situation, rows=rows, standing=standing)
 
 
-def _long(bug):
-    return pytest.param(bug, marks=pytest.mark.long)
-
-
 @pytest.mark.parametrize(
     "bug",
     [
         a_maximum_as_cursor,
+        no_generations,
         shrinking_without_a_chain,
-        _long(no_generations),
-        _long(files_as_fingerprint),
-        _long(one_row_set_per_source),
+        one_row_set_per_source,
+        files_as_fingerprint,
     ],
 )
 def test_the_machine_finds(bug, monkeypatch):
