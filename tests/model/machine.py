@@ -57,8 +57,7 @@ class Machine(RuleBasedStateMachine):
     @initialize(exported=st.booleans())
     def begin(self, exported: bool) -> None:
         """A cache has something to lose from the start."""
-        for place in (PLACES[0], PLACES[3]):
-            self.world.append(place, self.world.rows(place[0], [0, 0]))
+        self._fill()
         if exported:
             self.world.export_all()
 
@@ -137,17 +136,17 @@ class Machine(RuleBasedStateMachine):
 
     # --- mishaps ------------------------------------------------------------------------------------------------------------
 
-    @rule(place=st.sampled_from(PLACES))
-    def lose_sequence(self, place: Place) -> None:
+    @rule()
+    def lose_sequence(self) -> None:
         """The rows that come next take the numbers of the first ones."""
         self.world.lose_sequence()
-        self.world.append(place, self.world.rows(place[0], [0, 0]))
+        self._fill()
 
-    @rule(place=st.sampled_from(PLACES))
-    def reset(self, place: Place) -> None:
-        """And begun anew."""
+    @rule()
+    def reset(self) -> None:
+        """And begun anew, as it began."""
         self.world.reset()
-        self.world.append(place, self.world.rows(place[0], [0, 0]))
+        self._fill()
 
     @rule()
     def back_up(self) -> None:
@@ -176,6 +175,10 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def rest(self) -> None:
         self.world.rest()
+
+    def _fill(self) -> None:
+        for place in (PLACES[0], PLACES[3]):
+            self.world.append(place, self.world.rows(place[0], [0, 0]))
 
     # --- choosing -----------------------------------------------------------------------------------------------------------
 
