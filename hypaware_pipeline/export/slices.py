@@ -1,7 +1,7 @@
 """The days of one dataset that one attempt exports, handed from the cache to a sink without reading anything yet.
 
-Why a slice can be pinned again: HypAware may swap and remove a generation while a long range is read. What was exported stands;
-the rest is read from a new pin.
+Why it is not a pin: HypAware may swap and remove a generation while a long range is read. What was exported stands; whoever
+exports the slice pins the rest anew (`lineage`).
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hypaware_pipeline.model import DatasetName, Day
 
 if TYPE_CHECKING:
-    from hypaware_pipeline.cache.reader import Cache, DatasetPin
+    from hypaware_pipeline.cache.reader import Cache
 
 SCAN_MEMORY_BYTES = 64 * 1024 * 1024
 """Budget of one sort run. A day within it is sorted in memory; a larger one spills."""
@@ -26,11 +26,3 @@ class CacheSlice:
     dataset: DatasetName
     days: Sequence[Day]
     spill_dir: Path
-
-    def pin(self) -> "DatasetPin":
-        """Pin the dataset as it is now.
-
-        Raises:
-            CacheError: nothing of the dataset can be pinned.
-        """
-        return self.cache.pin(self.dataset)
